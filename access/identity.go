@@ -6,15 +6,17 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Identity is who asks.
 type Identity struct {
-	Kind Kind
+	Kind api.IdentityKind
 	// ID is the token's id, or the name in the certificate. It is no secret.
 	ID, Name string
 	// Role is empty for nobody and for those who may only register agents.
-	Role Role
+	Role api.AccessRole
 	// Tenant limits the identity to what is of this tenant. Empty: no limit.
 	Tenant string
 	// Cluster and AgentID limit who may register agents to one cluster, and to one agent or, where AgentID ends
@@ -31,7 +33,7 @@ type Identity struct {
 }
 
 // Local is everybody while security is off.
-var Local = Identity{Kind: KindLocal, ID: "local", Role: Admin, Joins: true}
+var Local = Identity{Kind: api.IdentityLocal, ID: "local", Role: api.RoleAdmin, Joins: true}
 
 // Known reports whether it is somebody.
 func (id *Identity) Known() bool { return id.Kind != "" }

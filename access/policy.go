@@ -1,5 +1,9 @@
 package access
 
+import (
+	"mainstay.dev/mainstay/api"
+)
+
 // need is what a route asks of a caller in principle.
 type need string
 
@@ -14,7 +18,7 @@ const (
 // and a test fails.
 type Policy struct {
 	need    need
-	role    Role
+	role    api.AccessRole
 	tenants bool
 }
 
@@ -24,9 +28,9 @@ var (
 	// Open is for what tells nothing about the installation: probes, and the page's own files.
 	Open = Policy{need: needNothing}
 	// View is for looking, Operate for acting on tasks and agents, Administer for clusters, tokens and settings.
-	View       = Policy{need: needRole, role: Viewer}
-	Operate    = Policy{need: needRole, role: Operator}
-	Administer = Policy{need: needRole, role: Admin}
+	View       = Policy{need: needRole, role: api.RoleViewer}
+	Operate    = Policy{need: needRole, role: api.RoleOperator}
+	Administer = Policy{need: needRole, role: api.RoleAdmin}
 	// Join is for registering an agent; the handler asks MayJoin.
 	Join = Policy{need: needJoin}
 	// Session is for an agent's requests after that; the handler checks the sealed session token.
@@ -53,7 +57,7 @@ func (p Policy) IsJoin() bool { return p.need == needJoin }
 func (p Policy) IsSession() bool { return p.need == needSession }
 
 // Role is the least role that is let in; empty for policies that ask for none.
-func (p Policy) Role() Role { return p.role }
+func (p Policy) Role() api.AccessRole { return p.role }
 
 // IsScoped reports whether identities of one tenant are let in.
 func (p Policy) IsScoped() bool { return p.tenants }
@@ -95,7 +99,7 @@ func (p Policy) Decide(id *Identity) Decision {
 		}
 		return Allowed
 	}
-	if id.Kind == KindLocal {
+	if id.Kind == api.IdentityLocal {
 		return Allowed
 	}
 	return Undeclared

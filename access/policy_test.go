@@ -8,20 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestPoliciesDecide(t *testing.T) {
 	t.Parallel()
-	token := func(role access.Role, tenant string) access.Identity {
-		return access.Identity{Kind: access.KindToken, ID: "x", Role: role, Tenant: tenant}
+	token := func(role api.AccessRole, tenant string) access.Identity {
+		return access.Identity{Kind: api.IdentityToken, ID: "x", Role: role, Tenant: tenant}
 	}
 	identities := map[string]access.Identity{
-		"nobody": {}, "viewer": token(access.Viewer, ""), "operator": token(access.Operator, ""),
-		"admin":         token(access.Admin, ""),
-		"acme's viewer": token(access.Viewer, "acme"), "acme's operator": token(access.Operator, "acme"),
-		"agent": {Kind: access.KindJoin, ID: "j", Joins: true}, "everybody": access.Local,
+		"nobody": {}, "viewer": token(api.RoleViewer, ""), "operator": token(api.RoleOperator, ""),
+		"admin":         token(api.RoleAdmin, ""),
+		"acme's viewer": token(api.RoleViewer, "acme"), "acme's operator": token(api.RoleOperator, "acme"),
+		"agent": {Kind: api.IdentityJoin, ID: "j", Joins: true}, "everybody": access.Local,
 		"made-up role":       token("root", ""),
-		"role without proof": {Role: access.Admin},
+		"role without proof": {Role: api.RoleAdmin},
 	}
 	const in, known, low, one, agents, undeclared = access.Allowed, access.NotKnown, access.RoleTooLow, access.OneTenant, access.NotForTokens, access.Undeclared
 	order := strings.Split(
@@ -57,22 +58,22 @@ func TestPoliciesDecide(t *testing.T) {
 
 func TestWhoMayJoinAndSee(t *testing.T) {
 	t.Parallel()
-	anywhere := access.Identity{Kind: access.KindJoin, Joins: true}
-	build := access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build"}
-	one := access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build", AgentID: "a-1"}
-	admin := access.Identity{Kind: access.KindToken, Role: access.Admin}
+	anywhere := access.Identity{Kind: api.IdentityJoin, Joins: true}
+	build := access.Identity{Kind: api.IdentityJoin, Joins: true, Cluster: "build"}
+	one := access.Identity{Kind: api.IdentityJoin, Joins: true, Cluster: "build", AgentID: "a-1"}
+	admin := access.Identity{Kind: api.IdentityToken, Role: api.RoleAdmin}
 	require.True(t, anywhere.MayJoin("x", "a-2"))
 	require.True(t, build.MayJoin("build", "a-2"))
 	require.False(t, build.MayJoin("builds", "a-2"))
 	require.True(t, one.MayJoin("build", "a-1"))
 	require.False(t, one.MayJoin("build", "a-2"))
 	require.False(t, admin.MayJoin("build", "a-1"))
-	several := access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build", AgentID: "a-*"}
+	several := access.Identity{Kind: api.IdentityJoin, Joins: true, Cluster: "build", AgentID: "a-*"}
 	require.True(t, several.MayJoin("build", "a-1"))
 	require.False(t, several.MayJoin("build", "b-1"))
 	require.False(t, several.MayJoin("other", "a-1"))
 
-	acme, nobody := access.Identity{Kind: access.KindToken, Tenant: "acme"}, access.Identity{}
+	acme, nobody := access.Identity{Kind: api.IdentityToken, Tenant: "acme"}, access.Identity{}
 	require.True(t, acme.Sees("acme"))
 	require.False(t, acme.Sees("beta"))
 	require.False(t, acme.Sees(""), "what is of no tenant is not this one's")

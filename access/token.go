@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // A token is "mst_" or "msj_", its id, "_" and its secret, so that a person sees what it is and a scanner for leaked
@@ -31,17 +33,17 @@ const (
 
 // Record is a token as it is kept: its secret is not in it.
 type Record struct {
-	ID   string    `json:"id"`
-	Name string    `json:"name"`
-	Kind TokenKind `json:"kind"`
+	ID   string        `json:"id"`
+	Name string        `json:"name"`
+	Kind api.TokenKind `json:"kind"`
 	// Hash is that of the whole token.
-	Hash      Hash      `json:"hash"`
-	Role      Role      `json:"role,omitempty"`
-	Tenant    string    `json:"tenant,omitempty"`
-	Cluster   string    `json:"cluster,omitempty"`
-	AgentID   string    `json:"agent_id,omitempty"`
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by,omitempty"`
+	Hash      Hash           `json:"hash"`
+	Role      api.AccessRole `json:"role,omitempty"`
+	Tenant    string         `json:"tenant,omitempty"`
+	Cluster   string         `json:"cluster,omitempty"`
+	AgentID   string         `json:"agent_id,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+	CreatedBy string         `json:"created_by,omitempty"`
 	// CreatedByID is the id of the token, or the certificate's subject, that made it. Names can be given anew, ids not.
 	CreatedByID string `json:"created_by_id,omitempty"`
 	// Ancestors are the token that made it, the one that made that, and so on, once the first of them is gone.
@@ -93,9 +95,9 @@ func (h Hash) Matches(token string) bool {
 }
 
 // Mint makes a token and its record of random bytes: the first make the id, the rest the secret.
-func Mint(kind TokenKind, random [RandomBytes]byte) (token string, r Record) {
+func Mint(kind api.TokenKind, random [RandomBytes]byte) (token string, r Record) {
 	prefix := apiPrefix
-	if kind == JoinToken {
+	if kind == api.TokenJoin {
 		prefix = joinPrefix
 	}
 	id := hex.EncodeToString(random[:idBytes])
@@ -104,14 +106,14 @@ func Mint(kind TokenKind, random [RandomBytes]byte) (token string, r Record) {
 }
 
 // TokenID reads the id out of a token of our form.
-func TokenID(token string) (kind TokenKind, id string, ok bool) {
+func TokenID(token string) (kind api.TokenKind, id string, ok bool) {
 	rest, isAPI := strings.CutPrefix(token, apiPrefix)
-	kind = APIToken
+	kind = api.TokenAPI
 	if !isAPI {
 		if rest, ok = strings.CutPrefix(token, joinPrefix); !ok {
 			return "", "", false
 		}
-		kind = JoinToken
+		kind = api.TokenJoin
 	}
 	if len(rest) != 2*idBytes+1+2*secretBytes || rest[2*idBytes] != '_' {
 		return "", "", false
@@ -139,9 +141,10 @@ func (r *Record) Expired(now time.Time) bool {
 
 // Identity is who shows the token.
 func (r *Record) Identity() Identity {
-	id := Identity{Kind: KindToken, ID: r.ID, Name: r.Name, Role: r.Role, Tenant: r.Tenant}
-	if r.Kind == JoinToken {
-		id = Identity{Kind: KindJoin, ID: r.ID, Name: r.Name, Cluster: r.Cluster, AgentID: r.AgentID, Joins: true,
+	id := Identity{Kind: api.IdentityToken, ID: r.ID, Name: r.Name, Role: r.Role, Tenant: r.Tenant}
+	if r.Kind == api.TokenJoin {
+		id = Identity{Kind: api.IdentityJoin, ID: r.ID, Name: r.Name, Cluster: r.Cluster, AgentID: r.AgentID,
+			Joins:   true,
 			MaxUses: r.MaxUses, ExpiresAt: r.ExpiresAt}
 	}
 	return id
@@ -208,18 +211,18 @@ const MaxAncestors = 10_000
 func (r *Record) Validate() (field string, err error) {
 	wrong := func(field, what string) (string, error) { return field, errors.New(what) }
 	switch r.Kind {
-	case APIToken:
+	case api.TokenAPI:
 		switch {
 		case r.Role.Rank() == 0:
 			return wrong("role", "an api token needs a role: viewer, operator or admin")
-		case r.Role == Admin && r.Tenant != "":
+		case r.Role == api.RoleAdmin && r.Tenant != "":
 			return wrong("tenant", "an admin token is of no tenant: clusters and tokens are everybody's")
 		case r.MaxUses != 0:
 			return wrong("max_uses", "is for join tokens; an api token's requests are bounded by the rate limit")
 		case r.Cluster != "" || r.AgentID != "":
 			return wrong("cluster", "cluster and agent_id are for join tokens")
 		}
-	case JoinToken:
+	case api.TokenJoin:
 		switch {
 		case r.Cluster == "":
 			return wrong("cluster", "a join token needs the cluster that its agents may join")
@@ -275,6 +278,6 @@ func OpenSpawn(key []byte, token string) (r Record, ok bool) {
 	if err != nil || json.Unmarshal(text, &c) != nil {
 		return Record{}, false
 	}
-	return Record{ID: c.ID, Name: "spawned " + c.Agent, Kind: JoinToken, Cluster: c.Cluster, AgentID: c.Agent,
+	return Record{ID: c.ID, Name: "spawned " + c.Agent, Kind: api.TokenJoin, Cluster: c.Cluster, AgentID: c.Agent,
 		ExpiresAt: time.Unix(c.Until, 0)}, true
 }

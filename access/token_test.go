@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 )
 
 // mint makes a token of bytes that count up from seed.
-func mint(kind access.TokenKind, seed byte) (string, access.Record) {
+func mint(kind api.TokenKind, seed byte) (string, access.Record) {
 	var random [access.RandomBytes]byte
 	for i := range random {
 		random[i] = seed + byte(i)
@@ -22,7 +23,7 @@ func mint(kind access.TokenKind, seed byte) (string, access.Record) {
 
 func TestTokensHaveTheirFormAndOnlyTheirHashIsKept(t *testing.T) {
 	t.Parallel()
-	for kind, prefix := range map[access.TokenKind]string{access.APIToken: "mst_", access.JoinToken: "msj_"} {
+	for kind, prefix := range map[api.TokenKind]string{api.TokenAPI: "mst_", api.TokenJoin: "msj_"} {
 		token, record := mint(kind, 7)
 		require.True(t, strings.HasPrefix(token, prefix+record.ID+"_"))
 		gotKind, id, ok := access.TokenID(token)
@@ -42,8 +43,8 @@ func TestTokensHaveTheirFormAndOnlyTheirHashIsKept(t *testing.T) {
 func TestSealHoldsAllThatATokenIsGoodFor(t *testing.T) {
 	t.Parallel()
 	key := []byte("a key")
-	_, record := mint(access.APIToken, 1)
-	record.Name, record.Role, record.Tenant = "ci", access.Operator, "acme"
+	_, record := mint(api.TokenAPI, 1)
+	record.Name, record.Role, record.Tenant = "ci", api.RoleOperator, "acme"
 	record.CreatedAt = time.Date(2026, time.November, 22, 1, 2, 3, 0, time.UTC)
 	record.Seal = record.SealWith(key)
 	require.True(t, record.SealedWith(key))
@@ -57,9 +58,9 @@ func TestSealHoldsAllThatATokenIsGoodFor(t *testing.T) {
 	for name, change := range map[string]func(*access.Record){
 		"id":      func(r *access.Record) { r.ID = "0123456789ab" },
 		"name":    func(r *access.Record) { r.Name = "ops" },
-		"kind":    func(r *access.Record) { r.Kind = access.JoinToken },
+		"kind":    func(r *access.Record) { r.Kind = api.TokenJoin },
 		"hash":    func(r *access.Record) { r.Hash = access.HashOf("another") },
-		"role":    func(r *access.Record) { r.Role = access.Admin },
+		"role":    func(r *access.Record) { r.Role = api.RoleAdmin },
 		"tenant":  func(r *access.Record) { r.Tenant = "" },
 		"cluster": func(r *access.Record) { r.Cluster = "build" },
 		"agent":   func(r *access.Record) { r.AgentID = "a-1" },
@@ -76,7 +77,7 @@ func TestSealHoldsAllThatATokenIsGoodFor(t *testing.T) {
 
 func TestWhatIsNoToken(t *testing.T) {
 	t.Parallel()
-	good, _ := mint(access.APIToken, 1)
+	good, _ := mint(api.TokenAPI, 1)
 	for name, token := range map[string]string{
 		"empty": "", "prefix alone": "mst_", "another prefix": "mtt" + good[3:], "too short": good[:len(good)-1],
 		"too long": good + "0",
@@ -95,8 +96,8 @@ func TestWhatIsNoToken(t *testing.T) {
 // FuzzTokenID holds whatever is sent as a token to this: it is refused, or it has exactly the form of one, and its hash
 // matches it alone.
 func FuzzTokenID(f *testing.F) {
-	good, record := mint(access.APIToken, 3)
-	join, _ := mint(access.JoinToken, 4)
+	good, record := mint(api.TokenAPI, 3)
+	join, _ := mint(api.TokenJoin, 4)
 	for _, seed := range []string{"", good, join, good + "x", "mst__", strings.Repeat("_", 81), "msj_\x00"} {
 		f.Add(seed)
 	}
@@ -111,7 +112,7 @@ func FuzzTokenID(f *testing.F) {
 			}
 			return
 		}
-		prefix := map[access.TokenKind]string{access.APIToken: "mst_", access.JoinToken: "msj_"}[kind]
+		prefix := map[api.TokenKind]string{api.TokenAPI: "mst_", api.TokenJoin: "msj_"}[kind]
 		if prefix == "" || !strings.HasPrefix(token, prefix+id+"_") || len(token) != len(good) {
 			t.Fatalf("%q is taken for a token with id %q", token, id)
 		}
@@ -128,18 +129,18 @@ func TestValidateRecord(t *testing.T) {
 		record access.Record
 		field  string
 	}{
-		"viewer":                 {access.Record{Kind: access.APIToken, Role: access.Viewer}, ""},
-		"operator of a tenant":   {access.Record{Kind: access.APIToken, Role: access.Operator, Tenant: "acme"}, ""},
-		"admin":                  {access.Record{Kind: access.APIToken, Role: access.Admin}, ""},
-		"admin of a tenant":      {access.Record{Kind: access.APIToken, Role: access.Admin, Tenant: "acme"}, "tenant"},
-		"no role":                {access.Record{Kind: access.APIToken}, "role"},
-		"made-up role":           {access.Record{Kind: access.APIToken, Role: "root"}, "role"},
-		"api token of a cluster": {access.Record{Kind: access.APIToken, Role: access.Viewer, Cluster: "c"}, "cluster"},
-		"join":                   {access.Record{Kind: access.JoinToken, Cluster: "c", AgentID: "a"}, ""},
-		"join without cluster":   {access.Record{Kind: access.JoinToken}, "cluster"},
-		"join with a role":       {access.Record{Kind: access.JoinToken, Cluster: "c", Role: access.Viewer}, "role"},
-		"no kind":                {access.Record{Role: access.Viewer}, "kind"},
-		"over before it began": {access.Record{Kind: access.APIToken, Role: access.Viewer, CreatedAt: now,
+		"viewer":                 {access.Record{Kind: api.TokenAPI, Role: api.RoleViewer}, ""},
+		"operator of a tenant":   {access.Record{Kind: api.TokenAPI, Role: api.RoleOperator, Tenant: "acme"}, ""},
+		"admin":                  {access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin}, ""},
+		"admin of a tenant":      {access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin, Tenant: "acme"}, "tenant"},
+		"no role":                {access.Record{Kind: api.TokenAPI}, "role"},
+		"made-up role":           {access.Record{Kind: api.TokenAPI, Role: "root"}, "role"},
+		"api token of a cluster": {access.Record{Kind: api.TokenAPI, Role: api.RoleViewer, Cluster: "c"}, "cluster"},
+		"join":                   {access.Record{Kind: api.TokenJoin, Cluster: "c", AgentID: "a"}, ""},
+		"join without cluster":   {access.Record{Kind: api.TokenJoin}, "cluster"},
+		"join with a role":       {access.Record{Kind: api.TokenJoin, Cluster: "c", Role: api.RoleViewer}, "role"},
+		"no kind":                {access.Record{Role: api.RoleViewer}, "kind"},
+		"over before it began": {access.Record{Kind: api.TokenAPI, Role: api.RoleViewer, CreatedAt: now,
 			ExpiresAt: now}, "expires_in"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,13 +163,13 @@ func TestExpiry(t *testing.T) {
 
 func TestASecretIsNotShownWhereAnIDBelongs(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []access.TokenKind{access.APIToken, access.JoinToken} {
+	for _, kind := range []api.TokenKind{api.TokenAPI, api.TokenJoin} {
 		token, record := access.Mint(kind, [access.RandomBytes]byte{1, 2, 3})
 		targets := access.NewTargets(map[string]string{"id": token, "task": "t-1"})
 		require.Equal(t, map[string]string{"id": token[:4] + record.ID + "_…", "task": "t-1"}, targets.Names())
 		require.True(t, access.Kept(record.ID))
 	}
-	whole, _ := mint(access.APIToken, 7)
+	whole, _ := mint(api.TokenAPI, 7)
 	for name, c := range map[string]struct{ sent, shown string }{
 		"an id":              {"0123456789ab", "0123456789ab"},
 		"a task's id":        {"mst_deploy", "mst_deploy"},

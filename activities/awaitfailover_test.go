@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -58,7 +59,7 @@ func (f *fakeFailover) DescribeWorkflowExecution(
 func (f *fakeFailover) GetWorkflowHistory(
 	context.Context, string, string, bool, enumspb.HistoryEventFilterType,
 ) client.HistoryEventIterator {
-	record, _ := converter.GetDefaultDataConverter().ToPayloads(fleet.FailoverRecord{Status: fleet.FailoverSucceeded})
+	record, _ := converter.GetDefaultDataConverter().ToPayloads(api.FailoverRecord{Status: api.FailoverSucceeded})
 	return &oneEvent{event: &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
 			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: record}}}}
@@ -92,10 +93,10 @@ func TestAwaitFailover(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeFailover{looks: c.looks, fakeFleet: fakeFleet{views: map[string]contract.ClusterView{"c": {
-					Cluster: fleet.Cluster{Members: []fleet.Member{{AgentID: "a", Epoch: 7, Status: fleet.AgentOnline, Hub: "h",
+					Cluster: fleet.Cluster{Members: []fleet.Member{{AgentID: "a", Epoch: 7, Status: api.AgentOnline, Hub: "h",
 						Failovers: 2,
-						Health:    &fleet.MemberHealth{Level: fleet.HealthFailed}},
-						{AgentID: "b", Status: fleet.AgentOnline, Hub: "h"}}}}}}}
+						Health:    &fleet.MemberHealth{Level: api.HealthFailed}},
+						{AgentID: "b", Status: api.AgentOnline, Hub: "h"}}}}}}}
 				a := &activities.Control{Client: f, Namespace: "default"}
 				var suite sdktestsuite.WorkflowTestSuite
 				env := suite.NewTestActivityEnvironment()
@@ -107,9 +108,9 @@ func TestAwaitFailover(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				var record fleet.FailoverRecord
+				var record api.FailoverRecord
 				require.NoError(t, value.Get(&record))
-				require.Equal(t, fleet.FailoverSucceeded, record.Status)
+				require.Equal(t, api.FailoverSucceeded, record.Status)
 				require.Equal(t, contract.FailoverWorkflowID("c:a:7.2"), f.asked)
 			})
 		})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -23,7 +23,7 @@ func TestWhatExpressionsGiveIsBounded(t *testing.T) {
 	for n := range 60 {
 		id := fmt.Sprint("s", n)
 		in.Plan.Steps = append(in.Plan.Steps, job.PlannedStep{ID: id,
-			Step: job.Step{Approve: &job.Approve{Message: "${inputs.k}"}}})
+			Step: api.Step{Approve: &api.StepApprove{Message: "${inputs.k}"}}})
 		in.Begin = append(in.Begin, id)
 	}
 	answer, err := evaluator.Evaluate(t.Context(), in)
@@ -44,9 +44,9 @@ func TestWhatExpressionsGiveIsBounded(t *testing.T) {
 	}
 
 	in.Key, in.Begin = "", []string{"each"}
-	in.Plan.Steps = []job.PlannedStep{{ID: "each", Step: job.Step{ForEach: &job.ForEach{Count: 100},
-		Task: &fleet.TaskSpec{Type: "cell"}}}}
-	in.Steps = []job.Entry{{Step: "before", Elements: make([]job.Work, job.MaxInlineAll-99)}}
+	in.Plan.Steps = []job.PlannedStep{{ID: "each", Step: api.Step{ForEach: &api.ForEach{Count: 100},
+		Task: &api.TaskSpec{Type: "cell"}}}}
+	in.Steps = []api.StepEntry{{Step: "before", Elements: make([]api.StepWork, job.MaxInlineAll-99)}}
 	answer, err = evaluator.Evaluate(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, answer.Begin[0].Error, "more than 5000 elements")

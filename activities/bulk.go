@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
@@ -30,9 +30,9 @@ const (
 // bulkPage is a page under way, and the activity's heartbeat: the next try goes on from it. The page is kept because
 // visibility shows another one once tasks have changed.
 type bulkPage struct {
-	IDs      []string                     `json:"ids"`
-	Next     []byte                       `json:"next,omitempty"`
-	Outcomes map[string]fleet.BulkExample `json:"outcomes"`
+	IDs      []string                   `json:"ids"`
+	Next     []byte                     `json:"next,omitempty"`
+	Outcomes map[string]api.BulkExample `json:"outcomes"`
 	mu       sync.Mutex
 }
 
@@ -50,7 +50,7 @@ func (a *Control) BulkPage(ctx context.Context, in contract.BulkPageInput) (cont
 		if page.IDs, page.Next, err = a.read(ctx, in); err != nil {
 			return contract.BulkPageResult{}, err
 		}
-		page.Outcomes = map[string]fleet.BulkExample{}
+		page.Outcomes = map[string]api.BulkExample{}
 		activity.RecordHeartbeat(ctx, page)
 	}
 	var left []string
@@ -106,12 +106,12 @@ func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page 
 }
 
 // actOn acts on one task. An example without outcome is a task that does not match after all.
-func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) fleet.BulkExample {
-	example := fleet.BulkExample{TaskID: id}
+func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) api.BulkExample {
+	example := api.BulkExample{TaskID: id}
 	if tenant := in.Spec.Filter.Tenant; tenant != "" && len(in.IDs) > 0 { // ids that anybody may have named
 		task, err := a.look(ctx, id)
 		if err != nil || task.Tenant != tenant {
-			example.Outcome, example.Reason = fleet.BulkTaskFailed, noSuchTask
+			example.Outcome, example.Reason = api.BulkTaskFailed, noSuchTask
 			if err != nil {
 				example.Outcome, example.Reason = failure(ctx, err)
 			}
@@ -127,14 +127,14 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 			return example
 		case task.Status != status:
 			if activity.GetInfo(ctx).Attempt > 1 && a.asked(ctx, in.Bulk, id) {
-				example.Outcome = fleet.BulkTaskDone
+				example.Outcome = api.BulkTaskDone
 			}
 			return example
 		}
 	}
 	err := again(ctx, func(ctx context.Context) error {
 		_, err := in.Spec.Send(ctx, a.Client, id, contract.BulkUpdateID(in.Bulk))
-		if in.Spec.Action == fleet.BulkCancel {
+		if in.Spec.Action == api.BulkCancel {
 			workflowID, key := contract.Locate(id)
 			err = store.CancelFull(ctx, a.store(), contract.CancelUpdate, workflowID,
 				contract.CancelRequest{ForTask: contract.ForTask{Task: key}}, err)
@@ -143,9 +143,9 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 	})
 	switch kind := store.KindOf(err); {
 	case err == nil:
-		example.Outcome = fleet.BulkTaskDone
+		example.Outcome = api.BulkTaskDone
 	case kind == store.Refused:
-		example.Outcome, example.Reason = fleet.BulkTaskSkipped, store.Refusal(err)
+		example.Outcome, example.Reason = api.BulkTaskSkipped, store.Refusal(err)
 	case kind == store.NotFound:
 		example.Outcome, example.Reason = a.ended(ctx, id)
 	default:
@@ -177,29 +177,29 @@ func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 }
 
 // ended tells a task that has ended from one that never was: Temporal says the same of both.
-func (a *Control) ended(ctx context.Context, id string) (fleet.BulkOutcome, string) {
+func (a *Control) ended(ctx context.Context, id string) (api.BulkOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 	defer cancel()
 	if _, err := a.tasks().Describe(ctx, id); err != nil {
 		return failure(ctx, err)
 	}
-	return fleet.BulkTaskSkipped, "the task has ended"
+	return api.BulkTaskSkipped, "the task has ended"
 }
 
 // failure says why a task could not be asked. The error itself goes to the log: people outside read the reason.
-func failure(ctx context.Context, err error) (fleet.BulkOutcome, string) {
+func failure(ctx context.Context, err error) (api.BulkOutcome, string) {
 	switch store.KindOf(err) {
 	case store.NotFound:
-		return fleet.BulkTaskFailed, noSuchTask
+		return api.BulkTaskFailed, noSuchTask
 	case store.Blocked:
-		return fleet.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
+		return api.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
 	case store.Full:
-		return fleet.BulkTaskFailed, "it has been changed as often as Temporal allows"
+		return api.BulkTaskFailed, "it has been changed as often as Temporal allows"
 	case store.Unavailable:
-		return fleet.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
+		return api.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
 	}
 	activity.GetLogger(ctx).Error("A bulk operation failed on a task", "error", err)
-	return fleet.BulkTaskFailed, "it failed on our side; the worker's log says why"
+	return api.BulkTaskFailed, "it failed on our side; the worker's log says why"
 }
 
 // again makes a call until it was answered, at most bulkTries times.

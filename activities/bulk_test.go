@@ -20,8 +20,8 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // fakeTasks is a Temporal with task workflows in memory. Methods that are not used are nil and panic.
@@ -155,9 +155,9 @@ func runPage(t *testing.T, f *fakeTasks, in contract.BulkPageInput, heartbeat an
 	return result, err
 }
 
-func cancelling(filter fleet.TaskFilter) contract.BulkPageInput {
+func cancelling(filter api.TaskFilter) contract.BulkPageInput {
 	return contract.BulkPageInput{Bulk: "b-1", Token: []byte("before"),
-		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: filter, Reason: "wrong input"}}
+		Spec: contract.BulkSpec{Action: api.BulkCancel, Filter: filter, Reason: "wrong input"}}
 }
 
 func TestBulkPage(t *testing.T) {
@@ -175,15 +175,15 @@ func TestBulkPage(t *testing.T) {
 	f.tasks["full"].errs = []error{serviceerror.NewFailedPrecondition(
 		"The limit on the total number of distinct updates in this workflow has been reached (2000).")}
 	f.tasks["broken"].errs = []error{errors.New("canary")}
-	in := cancelling(fleet.TaskFilter{Status: fleet.TaskQueued, Labels: map[string]string{"env": "prod"}})
+	in := cancelling(api.TaskFilter{Status: api.TaskQueued, Labels: map[string]string{"env": "prod"}})
 	result, err := runPage(t, f, in, nil)
 	require.NoError(t, err)
 	require.Equal(t, "next", string(result.Next))
 	c := result.Counts
 	require.Equal(t, []int{5, 3, 1, 1}, []int{c.Matched, c.Done, c.Skipped, c.Failed})
-	require.ElementsMatch(t, []fleet.BulkExample{
-		{TaskID: "refuses", Outcome: fleet.BulkTaskSkipped, Reason: "the task is being cancelled"},
-		{TaskID: "broken", Outcome: fleet.BulkTaskFailed, Reason: "it failed on our side; the worker's log says why"},
+	require.ElementsMatch(t, []api.BulkExample{
+		{TaskID: "refuses", Outcome: api.BulkTaskSkipped, Reason: "the task is being cancelled"},
+		{TaskID: "broken", Outcome: api.BulkTaskFailed, Reason: "it failed on our side; the worker's log says why"},
 	}, c.Examples)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.tasks["running"].status, "what runs was not meant")
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.tasks["other-label"].status)
@@ -201,10 +201,10 @@ func TestBulkPageGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newTasks("a", "b", "new")
 	heartbeat := map[string]any{"ids": []string{"a", "b", "gone"}, "next": []byte("kept"),
-		"outcomes": map[string]fleet.BulkExample{
-			"a": {TaskID: "a", Outcome: fleet.BulkTaskDone}, "gone": {TaskID: "gone", Outcome: fleet.BulkTaskSkipped,
+		"outcomes": map[string]api.BulkExample{
+			"a": {TaskID: "a", Outcome: api.BulkTaskDone}, "gone": {TaskID: "gone", Outcome: api.BulkTaskSkipped,
 				Reason: "the task has ended"}}}
-	result, err := runPage(t, f, cancelling(fleet.TaskFilter{Type: "x"}), heartbeat)
+	result, err := runPage(t, f, cancelling(api.TaskFilter{Type: "x"}), heartbeat)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(result.Next))
 	require.Equal(t, []int{3, 2, 1, 0}, []int{result.Counts.Matched, result.Counts.Done, result.Counts.Skipped,
@@ -218,7 +218,7 @@ func TestBulkPageOfIDs(t *testing.T) {
 	t.Parallel()
 	f := newTasks("open", "closed")
 	f.tasks["closed"].status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
-	in := cancelling(fleet.TaskFilter{})
+	in := cancelling(api.TaskFilter{})
 	in.IDs = []string{"open", "closed", "nobody", "open"}
 	result, err := runPage(t, f, in, nil)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
@@ -30,7 +31,7 @@ type Evaluator struct {
 // Places says where tasks go, and what arrays have done.
 type Places interface {
 	// Place says where a task goes. problem says why there is no place for it; an error is one to try again.
-	Place(ctx context.Context, id string, spec fleet.TaskSpec) (place contract.TaskPlace, problem string, err error)
+	Place(ctx context.Context, id string, spec api.TaskSpec) (place contract.TaskPlace, problem string, err error)
 	// Results are what the elements of an array returned that completed. problem says why they cannot be had.
 	Results(ctx context.Context, array string) (results map[int]json.RawMessage, problem string, err error)
 }
@@ -46,7 +47,7 @@ const maxMessage, maxKey = 1 << 10, 256
 // Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then what others begin with,
 // with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
 func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
-	tenant, _ := fleet.CutTenant(in.Run)
+	tenant, _ := api.CutTenant(in.Run)
 	turn, err := a.shares.begin(ctx, tenant, in.Bytes())
 	if err != nil {
 		return contract.Evaluated{}, err
@@ -66,7 +67,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		if err != nil {
 			return answer, temporal.NewNonRetryableApplicationError("concurrency.key: "+err.Error(), "Expression", nil)
 		}
-		if answer.Key = key; len(key) > maxKey || fleet.JSONSize(key) > 2*maxKey { // its job keeps it for each run
+		if answer.Key = key; len(key) > maxKey || api.JSONSize(key) > 2*maxKey { // its job keeps it for each run
 			sum := sha256.Sum256([]byte(key))
 			answer.Key = "sha256:" + hex.EncodeToString(sum[:])
 		}
@@ -121,14 +122,14 @@ type evaluation struct {
 	// elements are those that the run itself carries, with those of the steps that begin.
 	elements int
 
-	defaults *fleet.TaskDefaults // of the cluster, once a task was placed in it
-	types    fleet.LaneTypes     // of the cluster, likewise
+	defaults *api.TaskDefaults // of the cluster, once a task was placed in it
+	types    fleet.LaneTypes   // of the cluster, likewise
 }
 
 // readFacts makes what expressions see of the run as it stands.
 func (e *evaluation) readFacts() error {
 	type stepFacts struct {
-		Status job.StepStatus  `json:"status"`
+		Status api.StepStatus  `json:"status"`
 		Output json.RawMessage `json:"output"`
 		Error  string          `json:"error"`
 		Failed []int           `json:"failed"`
@@ -137,7 +138,7 @@ func (e *evaluation) readFacts() error {
 	for i := range e.in.Steps {
 		s := &e.in.Steps[i]
 		f := stepFacts{Status: s.Status, Output: s.Output, Failed: job.FailedElements(s)}
-		if s.Status == job.StepFailed || s.Status == job.StepPartial {
+		if s.Status == api.StepFailed || s.Status == api.StepPartial {
 			f.Error = s.Why
 		}
 		steps[s.Step] = f
@@ -240,7 +241,7 @@ func (e *evaluation) check(
 
 // calls are those of tools that the model of a step asks for in its result, with the tasks of those that can be made.
 func (e *evaluation) calls(
-	ctx context.Context, step *job.PlannedStep, entry *job.Entry, ended *contract.EndedStep,
+	ctx context.Context, step *job.PlannedStep, entry *api.StepEntry, ended *contract.EndedStep,
 ) (answer contract.StepOutput, called bool, err error) {
 	if len(step.Tools) == 0 {
 		return answer, false, nil
@@ -268,7 +269,7 @@ func (e *evaluation) calls(
 	var of []int // the calls of the tasks
 	for i := range calls {
 		call := contract.StepCall{ToolCall: calls[i]}
-		var spec *fleet.TaskSpec
+		var spec *api.TaskSpec
 		if spec, call.Refused = flow.Call(ctx, e.in.Plan, step, &calls[i]); spec != nil {
 			tasks = append(tasks, unplaced{job.TaskID(e.in.Run, job.ElementKey(step.ID, len(entry.Elements)+i)), spec})
 			of = append(of, i)
@@ -313,13 +314,13 @@ func readCompletions(step *job.PlannedStep, ended *contract.EndedStep) (complete
 	return completes, nil
 }
 
-func (e *evaluation) entry(step string) *job.Entry {
+func (e *evaluation) entry(step string) *api.StepEntry {
 	for i := range e.in.Steps {
 		if e.in.Steps[i].Step == step {
 			return &e.in.Steps[i]
 		}
 	}
-	return &job.Entry{}
+	return &api.StepEntry{}
 }
 
 func (e *evaluation) failedBefore(step *job.PlannedStep) bool {
@@ -348,7 +349,7 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 	switch {
 	case step.Approve != nil:
 		begun.Message, err = e.flows.Message(ctx, step.Approve.Message, e.facts)
-		begun.Message = fleet.Shorten(begun.Message, maxMessage)
+		begun.Message = api.Shorten(begun.Message, maxMessage)
 	case step.Wait != nil && step.Wait.Until != "":
 		var until time.Time
 		until, err = e.flows.Time(ctx, step.Wait.Until, e.facts)
@@ -365,7 +366,7 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 // unplaced is a task that is filled in.
 type unplaced struct {
 	id   string
-	spec *fleet.TaskSpec
+	spec *api.TaskSpec
 }
 
 // place says where tasks go. While clusters are asked, other runs of the tenant go first: once for all of the tasks.
@@ -439,7 +440,7 @@ func (e *evaluation) tasks(
 }
 
 // fill is the task of a step, or of one of its elements, with the values of its expressions.
-func (e *evaluation) fill(ctx context.Context, step *job.PlannedStep, item any, index int) (*fleet.TaskSpec, error) {
+func (e *evaluation) fill(ctx context.Context, step *job.PlannedStep, item any, index int) (*api.TaskSpec, error) {
 	if !step.Dynamic {
 		return step.Task, nil
 	}

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
@@ -47,7 +47,7 @@ type triggered struct {
 // triggeredJob is a job that an event may start; nil plan: it is paused.
 type triggeredJob struct {
 	name       string
-	definition *job.Definition
+	definition *api.JobDefinition
 	plan       *job.Plan
 }
 
@@ -74,18 +74,18 @@ func (d *Dispatcher) DispatchEvent(
 	ctx context.Context, in contract.DispatchEvent,
 ) (answer contract.EventDispatched, err error) {
 	e := &in.Event
-	if tenant, _ := fleet.CutTenant(in.ID); mesh.AssertTenant(e.Tenant(), tenant) != nil {
+	if tenant, _ := api.CutTenant(in.ID); mesh.AssertTenant(e.Tenant(), tenant) != nil {
 		return answer, mesh.ErrTenant
 	}
 	if in.Data == nil {
 		in.Data = mesh.DataOf(e)
 	}
-	take := func(what, cluster string, started *mesh.Dispatch, err error) {
+	take := func(what, cluster string, started *api.Dispatch, err error) {
 		if started != nil {
 			answer.Dispatches = append(answer.Dispatches, *started)
 		}
 		if err != nil && answer.Problem == "" {
-			answer.Problem = fleet.Shorten(what+": "+err.Error(), mesh.MaxProblem)
+			answer.Problem = api.Shorten(what+": "+err.Error(), mesh.MaxProblem)
 			if d.isFor(ctx, cluster, e.Tenant()) {
 				answer.Cluster = cluster
 			}
@@ -96,7 +96,7 @@ func (d *Dispatcher) DispatchEvent(
 		if err == nil {
 			err = payload.Task(&spec)
 		}
-		var started *mesh.Dispatch
+		var started *api.Dispatch
 		if err == nil {
 			started, err = d.task(ctx, &in, id, spec)
 		}
@@ -144,7 +144,7 @@ func (d *Dispatcher) DispatchEvent(
 
 // isFor reports whether there is the cluster for the tenant. One that is for others is not told of its events.
 func (d *Dispatcher) isFor(ctx context.Context, cluster, tenant string) bool {
-	if fleet.ValidateID("cluster", cluster) != nil {
+	if api.ValidateID("cluster", cluster) != nil {
 		return false
 	}
 	view, err := d.places.view(ctx, cluster)
@@ -153,9 +153,9 @@ func (d *Dispatcher) isFor(ctx context.Context, cluster, tenant string) bool {
 
 // trigger starts the run that a trigger asks for; nil: it does not match.
 func (d *Dispatcher) trigger(
-	turn *evaluating, in *contract.DispatchEvent, j *triggeredJob, t *job.EventTrigger, facts flow.Facts,
-) (started *mesh.Dispatch, err error) {
-	tenant, _ := fleet.CutTenant(j.name)
+	turn *evaluating, in *contract.DispatchEvent, j *triggeredJob, t *api.EventTrigger, facts flow.Facts,
+) (started *api.Dispatch, err error) {
+	tenant, _ := api.CutTenant(j.name)
 	if err := mesh.AssertTenant(in.Event.Tenant(), tenant); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (d *Dispatcher) trigger(
 func (d *Dispatcher) run(
 	ctx context.Context, in *contract.DispatchEvent, name string, plan job.Plan, tenant, key string,
 	inputs json.RawMessage,
-) (*mesh.Dispatch, error) {
+) (*api.Dispatch, error) {
 	plan.Labels, plan.Steps = mesh.LabelOf(&in.Event, plan.Labels), slices.Clone(plan.Steps)
 	for i := range plan.Steps {
 		if s := &plan.Steps[i]; s.Task != nil {
@@ -203,8 +203,8 @@ func (d *Dispatcher) run(
 	id := mesh.RunID(name, &in.Event, key)
 	runs := d.places.Control.store().Runs()
 	err = runs.Start(ctx, id, in.ID, &contract.RunInput{Plan: plan, Inputs: inputs,
-		Origin: job.Origin{Event: in.ID}}, cluster.Config.TenantWeights[tenant])
-	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindRun, ID: id, Job: name}, err, func() (string, error) {
+		Origin: api.RunOrigin{Event: in.ID}}, cluster.Config.TenantWeights[tenant])
+	return d.started(ctx, in, api.Dispatch{Kind: api.DispatchRun, ID: id, Job: name}, err, func() (string, error) {
 		_, digest, err := runs.Describe(ctx, id)
 		return digest, err
 	})
@@ -212,11 +212,11 @@ func (d *Dispatcher) run(
 
 // task starts the task in an event's data.
 func (d *Dispatcher) task(
-	ctx context.Context, in *contract.DispatchEvent, id string, spec fleet.TaskSpec,
-) (*mesh.Dispatch, error) {
+	ctx context.Context, in *contract.DispatchEvent, id string, spec api.TaskSpec,
+) (*api.Dispatch, error) {
 	digest, err := spec.Digest()
 	now := time.Now()
-	if err = cmp.Or(err, fleet.ValidateStartAt(spec.StartAt, now), spec.ValidateExpiresAt(now)); err != nil {
+	if err = cmp.Or(err, api.ValidateStartAt(spec.StartAt, now), spec.ValidateExpiresAt(now)); err != nil {
 		return nil, err
 	}
 	place, problem, err := d.places.Place(ctx, id, spec)
@@ -227,7 +227,7 @@ func (d *Dispatcher) task(
 	input.By, input.Event = "event "+in.ID, in.ID
 	tasks := d.places.Control.tasks()
 	_, err = tasks.Start(ctx, &store.Submission{TaskInput: input, Digest: digest, Weight: place.TenantWeight})
-	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindTask, ID: id}, err, func() (string, error) {
+	return d.started(ctx, in, api.Dispatch{Kind: api.DispatchTask, ID: id}, err, func() (string, error) {
 		task, err := tasks.Describe(ctx, id)
 		return task.Labels[mesh.LabelEvent], err
 	})
@@ -242,8 +242,8 @@ func told(problem string) error {
 
 // started is what was started with the error err; by tells which event has started what was there before.
 func (d *Dispatcher) started(
-	ctx context.Context, in *contract.DispatchEvent, started mesh.Dispatch, err error, by func() (string, error),
-) (*mesh.Dispatch, error) {
+	ctx context.Context, in *contract.DispatchEvent, started api.Dispatch, err error, by func() (string, error),
+) (*api.Dispatch, error) {
 	started.Key, started.Outcome = mesh.DispatchKey(in.Event.Attr("id"), started.ID), "started"
 	if store.KindOf(err) == store.Exists {
 		event, err := by()

@@ -12,36 +12,36 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
-	"mainstay.dev/mainstay/mesh"
 )
 
 // What an event holds may be in the reason why it fails, which is kept for each try.
 func TestProblemsOfEventsAreShort(t *testing.T) {
 	t.Parallel()
-	d := NewDispatcher(placesIn(fleet.ClusterConfig{}), nil)
-	definition := &job.Definition{Cluster: "c", On: []job.Trigger{{Event: &job.EventTrigger{Type: "t",
+	d := NewDispatcher(placesIn(api.ClusterConfig{}), nil)
+	definition := &api.JobDefinition{Cluster: "c", On: []api.JobTrigger{{Event: &api.EventTrigger{Type: "t",
 		Where: "event.data.m[event.data.k] == 1"}}}}
-	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: fleet.Qualify("acme", "j"), definition: definition,
+	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: api.Qualify("acme", "j"), definition: definition,
 		plan: &job.Plan{}}}, until: time.Now().Add(time.Hour)})
-	in := contract.DispatchEvent{ID: fleet.Qualify("acme", "e"), Event: mesh.Envelope{Attributes: map[string]string{"type": "t",
+	in := contract.DispatchEvent{ID: api.Qualify("acme", "e"), Event: api.Envelope{Attributes: map[string]string{"type": "t",
 		"tenant": "acme"}}, Data: fmt.Appendf(nil, `{"m": {}, "k": %q}`, strings.Repeat("k", 240<<10))}
 	answer, err := d.DispatchEvent(t.Context(), in)
 	require.NoError(t, err)
-	require.Contains(t, answer.Problem, "job "+fleet.Qualify("acme", "j"))
+	require.Contains(t, answer.Problem, "job "+api.Qualify("acme", "j"))
 	require.Less(t, len(answer.Problem), 2<<10)
 	require.Equal(t, "c", answer.Cluster)
 
-	d.places = placesIn(fleet.ClusterConfig{Tenants: []string{"beta"}})
+	d.places = placesIn(api.ClusterConfig{Tenants: []string{"beta"}})
 	answer, err = d.DispatchEvent(t.Context(), in)
 	require.NoError(t, err)
 	require.Empty(t, answer.Cluster, "a cluster that is for others is not told")
 }
 
 // placesIn are those of a cluster c.
-func placesIn(config fleet.ClusterConfig) *ClusterPlaces {
+func placesIn(config api.ClusterConfig) *ClusterPlaces {
 	view := contract.ClusterView{Cluster: fleet.Cluster{Config: config}}
 	return &ClusterPlaces{views: views{of: map[string]*sharedView{"c": {view: view, began: time.Now().Add(time.Hour),
 		turn: make(chan struct{}, 1)}}}}
@@ -50,12 +50,12 @@ func placesIn(config fleet.ClusterConfig) *ClusterPlaces {
 // A dispatch by REST has this bound too.
 func TestInputsThatAnEventGivesAreBounded(t *testing.T) {
 	t.Parallel()
-	d := NewDispatcher(placesIn(fleet.ClusterConfig{}), nil)
-	definition := &job.Definition{Cluster: "c", On: []job.Trigger{{Event: &job.EventTrigger{Type: "t",
+	d := NewDispatcher(placesIn(api.ClusterConfig{}), nil)
+	definition := &api.JobDefinition{Cluster: "c", On: []api.JobTrigger{{Event: &api.EventTrigger{Type: "t",
 		Inputs: []byte(`{"all": "${event.data}"}`)}}}}
-	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: fleet.Qualify("acme", "j"), definition: definition,
+	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: api.Qualify("acme", "j"), definition: definition,
 		plan: &job.Plan{}}}, until: time.Now().Add(time.Hour)})
-	in := contract.DispatchEvent{ID: fleet.Qualify("acme", "e"), Event: mesh.Envelope{Attributes: map[string]string{"type": "t",
+	in := contract.DispatchEvent{ID: api.Qualify("acme", "e"), Event: api.Envelope{Attributes: map[string]string{"type": "t",
 		"tenant": "acme"}}, Data: fmt.Appendf(nil, `{"k": %q}`, strings.Repeat("k", job.MaxInputsBytes))}
 	answer, err := d.DispatchEvent(t.Context(), in)
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -79,8 +80,8 @@ func (f *fakeFleet) QueryWorkflowWithOptions(
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: id + "-2", Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 4}}
+		return fleet.Member{AgentID: id, Instance: id + "-2", Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{MaxTasks: 4}}
 	}
 	entry := func(cluster, agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{
@@ -88,11 +89,11 @@ func TestFacts(t *testing.T) {
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, CurrentAvailableSlots: 4 - used,
 				TotalProcessedTasks: 9, TotalFailedTasks: 2},
 			HostInfo: &workerpb.WorkerHostInfo{CurrentHostCpuUsage: 0.5},
-			Plugins:  []*workerpb.PluginInfo{{Name: "other"}, contract.HealthPlugin(fleet.HealthDegraded, 0.85)},
+			Plugins:  []*workerpb.PluginInfo{{Name: "other"}, contract.HealthPlugin(api.HealthDegraded, 0.85)},
 		}
 	}
 	view := func(name string, members ...fleet.Member) contract.ClusterView {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: name}, Members: members}}
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: name}, Members: members}}
 	}
 	f := &fakeFleet{
 		names: []string{"z", "a", "deleted", "gone", "silent"},
@@ -112,7 +113,7 @@ func TestFacts(t *testing.T) {
 	got := facts.Clusters[0].Live["a-1"]
 	require.Equal(t, []int{3, 1, 9, 2}, []int{got.Running, got.FreeSlots, got.Processed, got.Failed})
 	require.InDelta(t, 50, *got.CPUPercent, 0.01)
-	require.Equal(t, fleet.HealthDegraded, got.Health)
+	require.Equal(t, api.HealthDegraded, got.Health)
 	require.InDelta(t, 0.85, got.Score, 1e-9)
 
 	facts, err = reader.Facts(t.Context(), "z", "nowhere")

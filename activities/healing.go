@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -55,7 +56,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 	for i := range facts.Clusters {
 		c := &facts.Clusters[i]
 		policy := c.Config.SelfHealing.WithDefaults()
-		if policy.Mode == fleet.HealingOff {
+		if policy.Mode == api.HealingOff {
 			continue
 		}
 		if interval := policy.CycleInterval.Std(); shortest == 0 || interval < shortest {
@@ -69,9 +70,9 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		found.Agents += len(c.Members)
 		due = append(due, c)
 	}
-	shortest = cmp.Or(shortest, fleet.DefaultHealingInterval)
+	shortest = cmp.Or(shortest, api.DefaultHealingInterval)
 	if in.Every != 0 && shortest != in.Every.Std() {
-		found.Every = fleet.Duration(shortest)
+		found.Every = api.Duration(shortest)
 	}
 	stuck, err := a.stuck(ctx, due, stuckAfter, facts.At)
 	if err != nil {
@@ -84,7 +85,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 			continue
 		}
 		if in.DryRun {
-			one.Policy.Mode = fleet.HealingDryRun
+			one.Policy.Mode = api.HealingDryRun
 		}
 		wrong, err := a.complete(ctx, &one, facts.At)
 		if err != nil && (in.Cluster != "" || ctx.Err() != nil) {
@@ -143,10 +144,10 @@ func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fl
 }
 
 // suspects are the attempts of a cluster's open tasks that count as running and gave no sign of life for long.
-func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]fleet.Orphan, error) {
+func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]api.Orphan, error) {
 	least := max(c.Policy.Patience.Std(), suspectAge)
 	var mu sync.Mutex
-	var suspects []fleet.Orphan
+	var suspects []api.Orphan
 	_, err := a.tasks().Delivering(ctx, c.Cluster, suspectTasks, func(t *store.Task) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -158,7 +159,7 @@ func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 	if err != nil {
 		return nil, fmt.Errorf("look for what is wrong: %w", err)
 	}
-	slices.SortFunc(suspects, func(a, b fleet.Orphan) int {
+	slices.SortFunc(suspects, func(a, b api.Orphan) int {
 		return cmp.Or(strings.Compare(a.TaskID, b.TaskID), cmp.Compare(a.Attempt, b.Attempt))
 	})
 	return suspects, nil
@@ -166,12 +167,12 @@ func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 
 // runningAlone is the attempt of a task that counts as running and gave its last sign of life before a time; nil: none.
 // One whose agent may be away for long has a heartbeat timeout for that.
-func runningAlone(task *store.Task, before time.Time) *fleet.Orphan {
+func runningAlone(task *store.Task, before time.Time) *api.Orphan {
 	d := task.Delivery
 	if d == nil || d.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || !d.SeenAt.Before(before) || d.Report.Awaits {
 		return nil
 	}
-	return &fleet.Orphan{
+	return &api.Orphan{
 		TaskID:  task.ID,
 		Attempt: d.Attempt.Number,
 		RunID:   task.RunID,
@@ -197,7 +198,7 @@ func (a *Control) each(ctx context.Context, query string, most int, do func(*wor
 }
 
 // TuneHealing brings the schedule to an interval, if it is another.
-func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
+func (a *Control) TuneHealing(ctx context.Context, every api.Duration) error {
 	handle := a.Client.ScheduleClient().GetHandle(ctx, contract.HealingScheduleID)
 	err := handle.Update(ctx,
 		client.ScheduleUpdateOptions{DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
@@ -217,8 +218,8 @@ func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
 }
 
 // AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
-func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
-	var record fleet.FailoverRecord
+func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (api.FailoverRecord, error) {
+	var record api.FailoverRecord
 	since, id := time.Now(), contract.FailoverID(in.Cluster, in.AgentID, in.Epoch)
 	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
 		view, err := a.view(ctx, in.Cluster)
@@ -242,7 +243,7 @@ const beginLimit = 5 * time.Second
 // has only one at a time.
 func (a *Control) failover(
 	ctx context.Context, id string, in *contract.AwaitFailoverInput, since time.Time,
-) (record fleet.FailoverRecord, ended bool, err error) {
+) (record api.FailoverRecord, ended bool, err error) {
 	info, err := a.store().Describe(ctx, id)
 	switch {
 	case err != nil && store.KindOf(err) != store.NotFound:
@@ -257,7 +258,7 @@ func (a *Control) failover(
 		return record, false, temporal.NewNonRetryableApplicationError(
 			"the cluster did not begin the failover; the next cycle decides again", contract.Refused, nil)
 	}
-	record, why := store.EndRecord[fleet.FailoverRecord](ctx, a.store(), id, info.GetExecution().GetRunId())
+	record, why := store.EndRecord[api.FailoverRecord](ctx, a.store(), id, info.GetExecution().GetRunId())
 	if why != "" {
 		return record, false, fmt.Errorf("read the failover: %s", why)
 	}
@@ -271,7 +272,7 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 	if err != nil {
 		return err
 	}
-	if err := fleet.CheckHealing(&view.Cluster, in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover,
+	if err := fleet.CheckHealing(&view.Cluster, in.AgentID, "", fleet.HealingCheck{Type: api.HealFailover,
 		Epoch: in.Epoch}); err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, nil)
 	}
@@ -290,7 +291,7 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 	if err != nil {
 		return "", fmt.Errorf("look at task %s: %w", o.TaskID, err)
 	}
-	var now *fleet.Orphan
+	var now *api.Orphan
 	for i := range tasks {
 		if tasks[i].ID == o.TaskID {
 			now = runningAlone(&tasks[i], time.Now())
@@ -300,7 +301,7 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 		return "the attempt has ended or gave a sign of life meanwhile", nil
 	}
 	ended := time.Now().UTC()
-	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: fleet.AttemptLost, Begun: true,
+	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: api.AttemptLost, Begun: true,
 		EndedAt: &ended,
 		Reason:  "healing found that no agent runs it, since " + o.Since.Format(time.RFC3339)}
 	switch here, err := a.tasks().EndAttempt(ctx, o.TaskID, o.RunID, o.Attempt, "healing", report); {
@@ -351,7 +352,7 @@ func (a *Control) stuck(
 		if w.reviews > 0 && w.firstReview.Before(limit) {
 			what := waitingTasksText(w.reviews)
 			if w.runs > 0 {
-				what = fmt.Sprintf("%s and %s wait", fleet.Count(w.reviews-w.runs, "task"), fleet.Count(w.runs, "run"))
+				what = fmt.Sprintf("%s and %s wait", api.Count(w.reviews-w.runs, "task"), api.Count(w.runs, "run"))
 			}
 			found[c.Config.Name] = append(found[c.Config.Name],
 				fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
@@ -390,7 +391,7 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 	}
 	run := info.GetType().GetName() == contract.RunWorkflow
 	switch {
-	case run, task.Status == fleet.TaskReview:
+	case run, task.Status == api.TaskReview:
 		w.reviews++
 		if run {
 			w.runs++
@@ -402,7 +403,7 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 		if w.firstReview.IsZero() || since.Before(w.firstReview) {
 			w.firstReview = since
 		}
-	case task.Status == fleet.TaskDeadLetter: // kept on purpose
+	case task.Status == api.TaskDeadLetter: // kept on purpose
 	default:
 		w.others++
 		if task.Agent != "" {
@@ -445,7 +446,7 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 
 // waitingTasksText is "1 task waits" or "2 tasks wait".
 func waitingTasksText(n int64) string {
-	return fleet.Count(n, "task") + fleet.Plural(n, " waits", " wait")
+	return api.Count(n, "task") + api.Plural(n, " waits", " wait")
 }
 
 // stuckLane reports whether tasks wait in a lane for long and nothing takes them.

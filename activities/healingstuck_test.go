@@ -21,9 +21,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -126,7 +126,7 @@ func (q queues) DescribeTaskQueue(
 
 // oldTask is an open task of a cluster that was submitted an hour ago.
 func oldTask(
-	t *testing.T, cluster string, status fleet.TaskStatus, agent string, since time.Duration,
+	t *testing.T, cluster string, status api.TaskStatus, agent string, since time.Duration,
 ) *workflowpb.WorkflowExecutionInfo {
 	t.Helper()
 	fields := map[string]*commonpb.Payload{}
@@ -147,7 +147,7 @@ func oldTask(
 // blockedRun is a run of a job that waits for a person.
 func blockedRun(t *testing.T, since time.Duration) *workflowpb.WorkflowExecutionInfo {
 	t.Helper()
-	info := oldTask(t, "c", fleet.TaskStatus(job.RunBlocked), "", since)
+	info := oldTask(t, "c", api.TaskStatus(api.RunBlocked), "", since)
 	info.Type = &commonpb.WorkflowType{Name: contract.RunWorkflow}
 	return info
 }
@@ -156,7 +156,7 @@ func TestStuck(t *testing.T) {
 	t.Parallel()
 	const quarter, half = 15 * time.Minute, 30 * time.Minute
 	review := func(t *testing.T, since time.Duration) *workflowpb.WorkflowExecutionInfo {
-		return oldTask(t, "c", fleet.TaskReview, "", since)
+		return oldTask(t, "c", api.TaskReview, "", since)
 	}
 	for name, tc := range map[string]struct {
 		set    func(*testing.T, *fakeQueues)
@@ -184,7 +184,7 @@ func TestStuck(t *testing.T) {
 			f.runs = append(f.runs, blockedRun(t, time.Minute))
 		}},
 		"dead letters": {set: func(t *testing.T, f *fakeQueues) {
-			f.old = append(f.old, oldTask(t, "c", fleet.TaskDeadLetter, "", half))
+			f.old = append(f.old, oldTask(t, "c", api.TaskDeadLetter, "", half))
 			f.lanes["lane/c"] = lane{waiting: 3, age: half}
 		}, listed: 1},
 		"a lane": {set: func(t *testing.T, f *fakeQueues) {
@@ -196,11 +196,11 @@ func TestStuck(t *testing.T) {
 			f.lanes["lane/c"] = lane{waiting: 3, age: half, rate: 0.1}
 		}, looked: []string{"lane/c"}, listed: 1},
 		"a lane that is empty": {set: func(t *testing.T, f *fakeQueues) {
-			f.old = append(f.old, oldTask(t, "c", fleet.TaskRunning, "", half))
+			f.old = append(f.old, oldTask(t, "c", api.TaskRunning, "", half))
 			f.lanes["lane/c"] = lane{age: half}
 		}, looked: []string{"lane/c"}, listed: 1},
 		"a lane whose first is young": {set: func(t *testing.T, f *fakeQueues) {
-			f.old = append(f.old, oldTask(t, "c", fleet.TaskRetryWait, "", half))
+			f.old = append(f.old, oldTask(t, "c", api.TaskRetryWait, "", half))
 			f.lanes["lane/c"] = lane{waiting: 3, age: quarter - time.Second}
 		}, looked: []string{"lane/c"}, listed: 1},
 		"a lane that does not answer": {set: func(t *testing.T, f *fakeQueues) {
@@ -224,13 +224,13 @@ func TestStuck(t *testing.T) {
 		}, view: fleet.Cluster{Pauses: []fleet.Pause{{}}}, listed: 1},
 		"each cluster by its own patience, and not those that are off": {set: func(t *testing.T, f *fakeQueues) {
 			for _, cluster := range []string{"c", "off", "patient"} {
-				f.old = append(f.old, oldTask(t, cluster, fleet.TaskReview, "", half),
+				f.old = append(f.old, oldTask(t, cluster, api.TaskReview, "", half),
 					oldTask(t, cluster, "", "", half))
 				f.lanes["lane/"+cluster] = lane{waiting: 1, age: half}
 			}
-			f.views["off"] = clusterView("off", fleet.HealingPolicy{Mode: fleet.HealingOff})
+			f.views["off"] = clusterView("off", api.HealingPolicy{Mode: api.HealingOff})
 			f.views["patient"] = clusterView("patient",
-				fleet.HealingPolicy{StuckAfter: fleet.Duration(40 * time.Minute)})
+				api.HealingPolicy{StuckAfter: api.Duration(40 * time.Minute)})
 			f.names = append(f.names, "off", "patient")
 		}, want: []string{"c reviews 1 30", "c lane:default 1 30"}, looked: []string{"lane/c",
 			"lane/patient"}, listed: 3},
@@ -310,8 +310,8 @@ func TestOrphanOfAStepOrBundle(t *testing.T) {
 	}
 }
 
-func clusterView(name string, policy fleet.HealingPolicy) contract.ClusterView {
-	return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: name, SelfHealing: policy}}}
+func clusterView(name string, policy api.HealingPolicy) contract.ClusterView {
+	return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: name, SelfHealing: policy}}}
 }
 
 // stuckFleet is a fleet with one cluster, in which nothing is wrong.
@@ -326,13 +326,13 @@ func illFleet(t *testing.T, agents, before int) *fakeQueues {
 	t.Helper()
 	var c fleet.Cluster
 	for i := range agents {
-		c.Members = append(c.Members, fleet.Member{AgentID: fmt.Sprintf("agent-%04d", i), Hub: "h-1", Status: fleet.AgentOnline,
-			Health: &fleet.MemberHealth{Level: fleet.HealthFailed, Why: strings.Repeat("\x01", 256)}})
+		c.Members = append(c.Members, fleet.Member{AgentID: fmt.Sprintf("agent-%04d", i), Hub: "h-1", Status: api.AgentOnline,
+			Health: &fleet.MemberHealth{Level: api.HealthFailed, Why: strings.Repeat("\x01", 256)}})
 	}
 	f := stuckFleet(c)
 	for i := range before {
-		note, err := contract.Payloads.ToPayload(contract.HealingNote{Type: fleet.HealFailover,
-			TargetID: fmt.Sprintf("agent-%04d", i), Verdict: fleet.HealSkip, At: time.Now()})
+		note, err := contract.Payloads.ToPayload(contract.HealingNote{Type: api.HealFailover,
+			TargetID: fmt.Sprintf("agent-%04d", i), Verdict: api.HealSkip, At: time.Now()})
 		require.NoError(t, err)
 		f.actions = append(f.actions, &workflowpb.WorkflowExecutionInfo{
 			Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoHealing: note}}})
@@ -379,10 +379,10 @@ func TestAClusterThatCannotBeLookedAtKeepsNoOtherFromHealing(t *testing.T) {
 // What is found fits into a message, whatever agents say.
 func TestWhatManyIllAgentsSayIsShortened(t *testing.T) {
 	t.Parallel()
-	f := illFleet(t, fleet.MaxMembers, 0)
+	f := illFleet(t, api.MaxMembers, 0)
 	found, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(), contract.ExamineInput{})
 	require.NoError(t, err)
-	require.Len(t, found.Cases[0].Agents, fleet.MaxMembers)
+	require.Len(t, found.Cases[0].Agents, api.MaxMembers)
 	require.Len(t, found.Cases[0].Agents[7].Health.Why, 50+len("…"))
 }
 
@@ -416,7 +416,7 @@ func TestStuckIsNotKnown(t *testing.T) {
 		"look for what is wrong": func(f *fakeQueues) { f.listErr = errors.New("away") },
 	} {
 		f := stuckFleet(fleet.Cluster{})
-		f.old = append(f.old, oldTask(t, "c", fleet.TaskReview, "", time.Hour))
+		f.old = append(f.old, oldTask(t, "c", api.TaskReview, "", time.Hour))
 		set(f)
 		_, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(),
 			contract.ExamineInput{At: time.Now()})

@@ -6,8 +6,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
@@ -95,7 +95,7 @@ func (a *Control) ChangeInstances(ctx context.Context, in contract.ChangeInstanc
 }
 
 func (a *Control) startInstance(
-	ctx context.Context, view *contract.ClusterView, in *contract.ChangeInstances, i *job.Instance,
+	ctx context.Context, view *contract.ClusterView, in *contract.ChangeInstances, i *api.Instance,
 ) error {
 	d := in.Definition
 	for n := range in.Others {
@@ -109,7 +109,7 @@ func (a *Control) startInstance(
 		return err
 	}
 	task := store.Submission{TaskInput: place.Input(i.TaskID, spec), Weight: place.TenantWeight}
-	task.Instance = &fleet.InstanceOf{Job: in.Job, Name: i.Name, Version: i.Version, Kind: string(d.Type),
+	task.Instance = &api.InstanceOf{Job: in.Job, Name: i.Name, Version: i.Version, Kind: string(d.Type),
 		Service: d.Instances.Service, Health: d.Instances.Health, Canary: i.Canary}
 	if stop := d.Instances.Stop; stop != nil {
 		task.Instance.StopGrace = stop.Grace

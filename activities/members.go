@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -89,7 +89,7 @@ func (a *Control) ReduceLoad(ctx context.Context, in contract.ClusterReduceLoad)
 }
 
 // Rebalance spreads shards and targets evenly. A refusal is final.
-func (a *Control) Rebalance(ctx context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
+func (a *Control) Rebalance(ctx context.Context, in contract.ClusterRebalance) (api.Rebalance, error) {
 	return askCluster(ctx, a.Client, in.Cluster, contract.RebalanceUpdate, in.Request)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -45,10 +46,10 @@ func NewFailoverMetrics(r prometheus.Registerer) *FailoverMetrics {
 }
 
 // CountFailover counts one.
-func (m *FailoverMetrics) CountFailover(_ context.Context, record fleet.FailoverRecord) error {
+func (m *FailoverMetrics) CountFailover(_ context.Context, record api.FailoverRecord) error {
 	m.total.WithLabelValues(record.Cluster, string(record.Status)).Inc()
 	m.transferred.WithLabelValues(record.Cluster).Add(float64(record.TasksTransferred))
-	if ended := cmp.Or(record.ResumedAt, record.CompletedAt); ended != nil && record.Status == fleet.FailoverSucceeded {
+	if ended := cmp.Or(record.ResumedAt, record.CompletedAt); ended != nil && record.Status == api.FailoverSucceeded {
 		m.duration.WithLabelValues(record.Cluster).Observe(max(0, ended.Sub(record.NoticedAt).Seconds()))
 	}
 	return nil
@@ -72,13 +73,13 @@ func NewHealingMetrics(r prometheus.Registerer) *HealingMetrics {
 	}
 	r.MustRegister(m.actions, m.duration)
 	for _, kind := range fleet.HealingTypes() { // else the first failure would be no increase
-		m.actions.WithLabelValues(string(kind), string(fleet.HealingFailed))
+		m.actions.WithLabelValues(string(kind), string(api.HealingFailed))
 	}
 	return m
 }
 
 // CountHealing counts one action.
-func (m *HealingMetrics) CountHealing(_ context.Context, record fleet.HealingRecord) error {
+func (m *HealingMetrics) CountHealing(_ context.Context, record api.HealingRecord) error {
 	m.actions.WithLabelValues(string(record.Type), string(record.Status)).Inc()
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -26,11 +27,11 @@ func TestHealingMetricsMove(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics := activities.NewHealingMetrics(registry)
 	for range 2 {
-		require.NoError(t, metrics.CountHealing(t.Context(), fleet.HealingRecord{Type: fleet.HealDrain,
-			Status: fleet.HealingSucceeded}))
+		require.NoError(t, metrics.CountHealing(t.Context(), api.HealingRecord{Type: api.HealDrain,
+			Status: api.HealingSucceeded}))
 	}
 	f := &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"}, views: map[string]contract.ClusterView{
-		"c": {Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}}}}}
+		"c": {Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}}}}}
 	control := activities.Control{Client: f, Namespace: "default", Cycles: metrics}
 	_, err := control.ExamineFleet(t.Context(), contract.ExamineInput{})
 	require.NoError(t, err)

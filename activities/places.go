@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -26,7 +26,7 @@ func (p *ClusterPlaces) view(ctx context.Context, cluster string) (contract.Clus
 
 // Place says where a step's task goes; see Places.
 func (p *ClusterPlaces) Place(
-	ctx context.Context, id string, spec fleet.TaskSpec,
+	ctx context.Context, id string, spec api.TaskSpec,
 ) (place contract.TaskPlace, problem string, err error) {
 	view, err := p.view(ctx, spec.Cluster)
 	switch {
@@ -54,7 +54,7 @@ func (p *ClusterPlaces) Results(ctx context.Context, id string) (map[int]json.Ra
 	}
 	found, bytes := map[int]json.RawMessage{}, 0
 	for at, more := (*store.ResultsAt)(nil), true; more; more = at != nil {
-		page, next, err := arrays.Results(ctx, &a, at, fleet.MaxElements)
+		page, next, err := arrays.Results(ctx, &a, at, api.MaxElements)
 		if at = next; err != nil {
 			return nil, "", err
 		}

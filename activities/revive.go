@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/store"
@@ -34,9 +34,9 @@ func (a *Control) TellEvent(ctx context.Context, told contract.EventOutcome) err
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return contract.OutcomeSignal.Send(ctx, a.Client, workflowID, told)
 	}
-	before, digest, record := info.GetExecution().GetRunId(), "", mesh.InboundEvent{}
+	before, digest, record := info.GetExecution().GetRunId(), "", api.InboundEvent{}
 	end, err := s.End(ctx, workflowID, before)
-	if err != nil || told.Died == "" || !end.Read(&record) || record.Status == mesh.Discarded {
+	if err != nil || told.Died == "" || !end.Read(&record) || record.Status == api.InboundDiscarded {
 		return err
 	}
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &digest)
@@ -56,8 +56,8 @@ func (a *Control) TellEvent(ctx context.Context, told contract.EventOutcome) err
 
 // sameTenant checks that an event and what it has started are of one tenant.
 func sameTenant(event, id string) error {
-	tenant, _ := fleet.CutTenant(event)
-	own, _ := fleet.CutTenant(id)
+	tenant, _ := api.CutTenant(event)
+	own, _ := api.CutTenant(id)
 	if err := mesh.AssertTenant(tenant, own); err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), "tenant_mismatch", nil)
 	}
@@ -80,7 +80,7 @@ func (a *Control) ForgetRun(ctx context.Context, in contract.ForgetRun) error {
 func (a *Control) Revive(ctx context.Context, in contract.Revive) (answer contract.EventDispatched, err error) {
 	for _, d := range in.Dead {
 		revive := a.reviveTask
-		if d.Kind == mesh.KindRun {
+		if d.Kind == api.DispatchRun {
 			revive = a.reviveRun
 		}
 		cluster, err := "", sameTenant(in.Event, d.ID)
@@ -88,7 +88,7 @@ func (a *Control) Revive(ctx context.Context, in contract.Revive) (answer contra
 			cluster, err = revive(ctx, &in, &d)
 		}
 		if err != nil && answer.Problem == "" {
-			answer.Problem, answer.Cluster = fleet.Shorten(d.ID+": "+err.Error(), mesh.MaxProblem), cluster
+			answer.Problem, answer.Cluster = api.Shorten(d.ID+": "+err.Error(), mesh.MaxProblem), cluster
 		}
 		if err == nil {
 			answer.Dispatches = append(answer.Dispatches, d)
@@ -97,7 +97,7 @@ func (a *Control) Revive(ctx context.Context, in contract.Revive) (answer contra
 	return answer, nil
 }
 
-func (a *Control) reviveTask(ctx context.Context, in *contract.Revive, d *mesh.Dispatch) (cluster string, err error) {
+func (a *Control) reviveTask(ctx context.Context, in *contract.Revive, d *api.Dispatch) (cluster string, err error) {
 	tasks := a.tasks()
 	task, err := tasks.Describe(ctx, d.ID)
 	if err != nil {
@@ -105,14 +105,14 @@ func (a *Control) reviveTask(ctx context.Context, in *contract.Revive, d *mesh.D
 	}
 	by := contract.ForTask{By: in.By}
 	switch {
-	case in.Discard && task.Status == fleet.TaskDeadLetter:
+	case in.Discard && task.Status == api.TaskDeadLetter:
 		_, err = contract.DiscardUpdate.Send(ctx, a.Client, task.WorkflowID, contract.DiscardRequest{ForTask: by,
 			Reason: "its event was discarded: " + in.Reason})
 	case in.Discard:
-	case task.Status == fleet.TaskDeadLetter:
+	case task.Status == api.TaskDeadLetter:
 		_, err = contract.RetryUpdate.Send(ctx, a.Client, task.WorkflowID, contract.RetryRequest{ForTask: by,
 			Reason: "its event was replayed: " + in.Reason})
-	case task.Status == fleet.TaskFailed || task.Status == fleet.TaskExpired:
+	case task.Status == api.TaskFailed || task.Status == api.TaskExpired:
 		weight := 0.0
 		if weight, err = a.weight(ctx, task.Cluster, task.Tenant); err == nil {
 			err = tasks.StartAgain(ctx, &task, weight)
@@ -121,10 +121,10 @@ func (a *Control) reviveTask(ctx context.Context, in *contract.Revive, d *mesh.D
 	return task.Cluster, err
 }
 
-func (a *Control) reviveRun(ctx context.Context, in *contract.Revive, d *mesh.Dispatch) (cluster string, err error) {
+func (a *Control) reviveRun(ctx context.Context, in *contract.Revive, d *api.Dispatch) (cluster string, err error) {
 	runs := a.store().Runs()
 	run, _, err := runs.Describe(ctx, d.ID)
-	if err != nil || in.Discard || run.Status != job.RunFailed {
+	if err != nil || in.Discard || run.Status != api.RunFailed {
 		return run.Cluster, err
 	}
 	known, err := runs.Complete(ctx, &run)
@@ -143,9 +143,9 @@ func (a *Control) reviveRun(ctx context.Context, in *contract.Revive, d *mesh.Di
 		return run.Cluster, err
 	}
 	id := contract.RetryRunID(first.Plan.Job, run.ID, "")
-	err = runs.Start(ctx, id, "", &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: (*job.Ledger)(&run.RunLedger),
-		Origin: job.Origin{By: in.By, RetryOf: run.ID, Event: in.Event}}, weight)
-	next := mesh.Dispatch{Kind: d.Kind, ID: id, Job: d.Job, Key: mesh.DispatchKey(in.EventID, id), Outcome: d.Outcome,
+	err = runs.Start(ctx, id, "", &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: (*job.Ledger)(&run.Ledger),
+		Origin: api.RunOrigin{By: in.By, RetryOf: run.ID, Event: in.Event}}, weight)
+	next := api.Dispatch{Kind: d.Kind, ID: id, Job: d.Job, Key: mesh.DispatchKey(in.EventID, id), Outcome: d.Outcome,
 		RetryOf: d.ID}
 	if store.KindOf(err) == store.Exists { // a person had it retried, and it may have failed since
 		_, err = a.reviveRun(ctx, in, &next)

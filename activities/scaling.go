@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -43,7 +44,7 @@ func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error
 		switch {
 		case err != nil:
 			fail(name, err.Error())
-		case decision.Change != fleet.ScaleNone:
+		case decision.Change != api.ScaleNone:
 			if result.Acted == nil {
 				result.Acted = map[string]fleet.ScalingDecision{}
 			}
@@ -57,7 +58,7 @@ func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error
 // is under way.
 func (a *Control) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, error) {
 	decision, facts, err := a.decide(ctx, cluster)
-	if err != nil || decision.Change == fleet.ScaleNone {
+	if err != nil || decision.Change == api.ScaleNone {
 		return decision, err
 	}
 	id := contract.ClusterWorkflowID(cluster.Config.Name)

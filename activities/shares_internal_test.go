@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -31,7 +31,7 @@ func TestTenantsHaveSharesOfTheWorkForExpressions(t *testing.T) {
 
 type placesOfAll struct{ Places }
 
-func (placesOfAll) Place(context.Context, string, fleet.TaskSpec) (contract.TaskPlace, string, error) {
+func (placesOfAll) Place(context.Context, string, api.TaskSpec) (contract.TaskPlace, string, error) {
 	return contract.TaskPlace{}, "", nil
 }
 
@@ -40,8 +40,8 @@ func TestElementsCountInTheShareOfTheirTenant(t *testing.T) {
 	t.Parallel()
 	e := &Evaluator{places: placesOfAll{}, shares: newShares(0.001, 100)}
 	begin := func(tenant string, elements int) (contract.Evaluated, error) {
-		step := job.PlannedStep{ID: "s", Dynamic: true, Step: job.Step{ForEach: &job.ForEach{Count: elements},
-			Task: &fleet.TaskSpec{Type: "hash", Cluster: "c", Payload: []byte(`{"n":"${index}"}`)}}}
+		step := job.PlannedStep{ID: "s", Dynamic: true, Step: api.Step{ForEach: &api.ForEach{Count: elements},
+			Task: &api.TaskSpec{Type: "hash", Cluster: "c", Payload: []byte(`{"n":"${index}"}`)}}}
 		return e.Evaluate(t.Context(), contract.EvaluateInput{Run: tenant + ":r", Plan: &job.Plan{
 			Steps: []job.PlannedStep{step}}, Begin: []string{"s"}})
 	}
@@ -87,7 +87,7 @@ type slowPlaces struct {
 	asked, answer chan struct{}
 }
 
-func (p slowPlaces) Place(ctx context.Context, id string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
+func (p slowPlaces) Place(ctx context.Context, id string, spec api.TaskSpec) (contract.TaskPlace, string, error) {
 	p.asked <- struct{}{}
 	<-p.answer
 	return p.placesOfAll.Place(ctx, id, spec)
@@ -100,7 +100,7 @@ func TestRunsOfATenantAreEvaluatedOneAfterAnother(t *testing.T) {
 	places := slowPlaces{asked: make(chan struct{}), answer: make(chan struct{})}
 	e := &Evaluator{places: places, shares: newShares(0.001, 10)}
 	begin := func(run string) error {
-		step := job.PlannedStep{ID: "s", Step: job.Step{Task: &fleet.TaskSpec{Type: "hash", Cluster: "c"}}}
+		step := job.PlannedStep{ID: "s", Step: api.Step{Task: &api.TaskSpec{Type: "hash", Cluster: "c"}}}
 		_, err := e.Evaluate(t.Context(), contract.EvaluateInput{Run: run, Plan: &job.Plan{
 			Steps: []job.PlannedStep{step}}, Begin: []string{"s"}})
 		return err
@@ -144,7 +144,7 @@ type heldPlaces struct {
 	other  **evaluating
 }
 
-func (p heldPlaces) Place(ctx context.Context, id string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
+func (p heldPlaces) Place(ctx context.Context, id string, spec api.TaskSpec) (contract.TaskPlace, string, error) {
 	if *p.other == nil {
 		other, err := p.shares.begin(ctx, "acme", 0)
 		if err != nil {
@@ -164,8 +164,8 @@ func TestAStepGivesItsTurnAwayOnce(t *testing.T) {
 	left, other := 50, (*evaluating)(nil)
 	e := &Evaluator{shares: newShares(shareRate, shareBurst)}
 	e.places = heldPlaces{shares: e.shares, left: &left, other: &other}
-	step := job.PlannedStep{ID: "s", Step: job.Step{ForEach: &job.ForEach{Count: left},
-		Task: &fleet.TaskSpec{Type: "hash", Cluster: "c"}}}
+	step := job.PlannedStep{ID: "s", Step: api.Step{ForEach: &api.ForEach{Count: left},
+		Task: &api.TaskSpec{Type: "hash", Cluster: "c"}}}
 	answer, err := e.Evaluate(t.Context(), contract.EvaluateInput{Run: "acme:r", Plan: &job.Plan{
 		Steps: []job.PlannedStep{step}}, Begin: []string{"s"}})
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -47,7 +48,7 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	spec := fleet.TaskSpec{Type: in.Type, Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
+	spec := api.TaskSpec{Type: in.Type, Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
 		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place, Routes: in.Routes}
 	return a.placeIn(ctx, &view, spec, in.ShardKey)
 }
@@ -55,7 +56,7 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 // placeIn is where a tenant's task goes in a cluster; its lanes are open afterwards. Work for too many agents that the
 // cluster does not know is Refused.
 func (a *Control) placeIn(
-	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
+	ctx context.Context, view *contract.ClusterView, spec api.TaskSpec, id string,
 ) (place contract.TaskPlace, err error) {
 	if err := a.pins.Admit(ctx, &spec, func(context.Context, string) (contract.ClusterView, error) {
 		return *view, nil
@@ -67,7 +68,7 @@ func (a *Control) placeIn(
 
 // openPlace is where a task goes in a cluster; its lanes are open afterwards.
 func (a *Control) openPlace(
-	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
+	ctx context.Context, view *contract.ClusterView, spec api.TaskSpec, id string,
 ) (contract.TaskPlace, error) {
 	place := contract.PlaceOf(&view.Config, view.LaneTypes(), spec, id)
 	if !place.Opens() {

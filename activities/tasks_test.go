@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -59,23 +60,23 @@ func (v viewValue) Get(into any) error {
 
 func TestPlaceTask(t *testing.T) {
 	t.Parallel()
-	sharded := fleet.ClusterConfig{Name: "c", ReplicationMode: fleet.Sharded, Shards: 8}
+	sharded := api.ClusterConfig{Name: "c", ReplicationMode: api.Sharded, Shards: 8}
 	for name, c := range map[string]struct {
-		config fleet.ClusterConfig
+		config api.ClusterConfig
 		in     contract.PlaceTaskInput
 		want   contract.TaskPlace
 		opened int
 	}{
-		"the cluster's": {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{ShardKey: "k"},
+		"the cluster's": {api.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{ShardKey: "k"},
 			contract.TaskPlace{Lane: "lane/c"}, 0},
 		"an agent's": {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"},
 			contract.TaskPlace{Lane: "lane/c/agent/a-1", Sharded: true}, 0},
 		"a shard's": {sharded, contract.PlaceTaskInput{ShardKey: "k"},
 			contract.TaskPlace{Lane: contract.LaneQueue("c", fleet.ShardLane(fleet.ShardOf("k", 8))), Sharded: true}, 0},
-		"capabilities, open": {fleet.ClusterConfig{Name: "c"},
+		"capabilities, open": {api.ClusterConfig{Name: "c"},
 			contract.PlaceTaskInput{RequiredCapabilities: []string{"ssd", "gpu"}},
 			contract.TaskPlace{Lane: "lane/c/cap/gpu+ssd"}, 0},
-		"capabilities, to open": {fleet.ClusterConfig{Name: "c"},
+		"capabilities, to open": {api.ClusterConfig{Name: "c"},
 			contract.PlaceTaskInput{RequiredCapabilities: []string{"tape"}},
 			contract.TaskPlace{Lane: "lane/c/cap/tape"}, 1},
 		"shards, no capabilities": {sharded, contract.PlaceTaskInput{ShardKey: "k",
@@ -107,7 +108,7 @@ func TestWorkForAgentsThatThereAreNotIsBounded(t *testing.T) {
 	control := &activities.Control{Client: f}
 	places := activities.ClusterPlaces{Control: control}
 	place := func(tenant, agent string, at time.Time) string {
-		_, problem, err := places.Place(t.Context(), "t-1", fleet.TaskSpec{Cluster: "c", Tenant: tenant, Agent: agent,
+		_, problem, err := places.Place(t.Context(), "t-1", api.TaskSpec{Cluster: "c", Tenant: tenant, Agent: agent,
 			StartAt: at})
 		require.NoError(t, err)
 		return problem
@@ -136,8 +137,8 @@ func TestPlaceTaskWithoutACluster(t *testing.T) {
 		require.True(t, refused.NonRetryable())
 	}
 	others := &fakeCluster{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
-	others.view.Config = fleet.ClusterConfig{Name: "c", Tenants: []string{"beta"}}
-	needs := fleet.TaskSpec{Cluster: "c", Tenant: "acme", RequiredCapabilities: []string{"tape"}}
+	others.view.Config = api.ClusterConfig{Name: "c", Tenants: []string{"beta"}}
+	needs := api.TaskSpec{Cluster: "c", Tenant: "acme", RequiredCapabilities: []string{"tape"}}
 	_, err := (&activities.Control{Client: others}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: needs.Cluster,
 		Tenant: needs.Tenant, RequiredCapabilities: needs.RequiredCapabilities})
 	require.ErrorContains(t, err, "there is no cluster c")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -26,8 +27,8 @@ const (
 func (a *Control) AwaitTransfers(
 	ctx context.Context, in contract.AwaitTransfersInput,
 ) (contract.AwaitTransfersResult, error) {
-	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
-	w := watch{Control: a, in: in, looked: time.Now(), transfers: make([]fleet.Transfer, len(in.Attempts)),
+	deadline := time.Now().Add(in.Timeout.Or(api.DefaultTransferTimeout))
+	w := watch{Control: a, in: in, looked: time.Now(), transfers: make([]api.Transfer, len(in.Attempts)),
 		moved: make([]bool, len(in.Attempts))}
 	err := watchUntil(ctx, watchMost, func() (bool, error) {
 		late := time.Now().After(deadline)
@@ -49,7 +50,7 @@ type watch struct {
 	*Control
 	in        contract.AwaitTransfersInput
 	looked    time.Time // at the roles, or when the watch began
-	transfers []fleet.Transfer
+	transfers []api.Transfer
 	moved     []bool
 	ledAt     time.Time // when the new leader was elected
 	result    contract.AwaitTransfersResult
@@ -99,7 +100,7 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 			missing = "not every shard has a new owner"
 			continue
 		}
-		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent,
+		w.result.Shards = append(w.result.Shards, api.ShardMove{Shard: shard, From: w.in.FailedAgent,
 			To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
 	}
 	if missing != "" && len(w.in.Attempts) == 0 && !w.in.WasLeader && view.ServingCount() == 0 {
@@ -131,14 +132,14 @@ func isArray(workflowID string) bool {
 
 // lookAtTask tells where a task is now. It has moved when an agent has begun another attempt, when it has ended, or
 // when it waits for a person.
-func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.Transfer, bool, error) {
-	t := fleet.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
+func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (api.Transfer, bool, error) {
+	t := api.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
 	task, err := w.tasks().Describe(ctx, held.TaskID)
 	if err == nil {
 		err = w.tasks().Complete(ctx, &task)
 	}
 	if workflowID, _ := contract.Locate(held.TaskID); store.KindOf(err) == store.NotFound && isArray(workflowID) {
-		t.Status = fleet.TaskQueued // a bundle that has ended: its elements come in others
+		t.Status = api.TaskQueued // a bundle that has ended: its elements come in others
 		return t, true, nil
 	}
 	if err != nil {
@@ -146,12 +147,12 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 	}
 	t.Status = task.Status
 	for i := range task.Attempts {
-		if at := &task.Attempts[i]; at.Number <= held.Attempt && at.Outcome == fleet.AttemptReturned {
+		if at := &task.Attempts[i]; at.Number <= held.Attempt && at.Outcome == api.AttemptReturned {
 			t.RetryCount--
 		}
 	}
-	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool {
-		return at.Number > held.Attempt && at.AgentID != "" && at.Outcome != fleet.AttemptReturned
+	later := slices.IndexFunc(task.Attempts, func(at api.Attempt) bool {
+		return at.Number > held.Attempt && at.AgentID != "" && at.Outcome != api.AttemptReturned
 	})
 	switch {
 	case later >= 0:

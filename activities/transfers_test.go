@@ -20,6 +20,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -27,7 +28,7 @@ import (
 // movingTask is a Temporal with one open task, which moves after a time.
 type movingTask struct {
 	client.Client
-	attempts []fleet.Attempt
+	attempts []api.Attempt
 	moves    time.Time
 }
 
@@ -42,10 +43,10 @@ func (f *movingTask) DescribeWorkflowExecution(
 func (f *movingTask) QueryWorkflow(
 	context.Context, string, string, string, ...any,
 ) (converter.EncodedValue, error) {
-	state := contract.TaskState{Status: fleet.TaskQueued, Attempts: f.attempts}
+	state := contract.TaskState{Status: api.TaskQueued, Attempts: f.attempts}
 	if !time.Now().Before(f.moves) {
 		state.Attempts = append(slices.Clip(f.attempts),
-			fleet.Attempt{Number: 9, AgentID: "b", Epoch: 8, StartedAt: &f.moves})
+			api.Attempt{Number: 9, AgentID: "b", Epoch: 8, StartedAt: &f.moves})
 	}
 	text, err := converter.GetDefaultDataConverter().ToPayloads(state)
 	return client.NewValue(text), err
@@ -54,29 +55,29 @@ func (f *movingTask) QueryWorkflow(
 // A transfer counts the attempts that began, and is watched for as long as the cluster's configuration says.
 func TestAwaitTransfers(t *testing.T) {
 	t.Parallel()
-	returned := func(number int) fleet.Attempt {
-		return fleet.Attempt{Number: number, Outcome: fleet.AttemptReturned}
+	returned := func(number int) api.Attempt {
+		return api.Attempt{Number: number, Outcome: api.AttemptReturned}
 	}
-	lost := func(number int) fleet.Attempt {
-		return fleet.Attempt{Number: number, AgentID: "a", Outcome: fleet.AttemptLost}
+	lost := func(number int) api.Attempt {
+		return api.Attempt{Number: number, AgentID: "a", Outcome: api.AttemptLost}
 	}
 	for name, c := range map[string]struct {
-		attempts []fleet.Attempt
+		attempts []api.Attempt
 		held     int
 		moves    time.Duration // when it begins elsewhere
 		takes    time.Duration // at most
 		retries  int
 		missing  string
 	}{
-		"the first":                     {[]fleet.Attempt{lost(1)}, 1, 0, 0, 1, ""},
-		"after two that nobody began":   {[]fleet.Attempt{returned(1), returned(2), lost(3)}, 3, 0, 0, 1, ""},
-		"after another lost one":        {[]fleet.Attempt{lost(1), returned(2), lost(3)}, 3, 0, 0, 2, ""},
-		"it was on its way, not begun":  {[]fleet.Attempt{lost(1), returned(2)}, 2, 0, 0, 1, ""},
-		"later deliveries do not count": {[]fleet.Attempt{lost(1), returned(2)}, 1, 0, 0, 1, ""},
-		"one took it and gave it back": {[]fleet.Attempt{lost(1), {Number: 2, AgentID: "c", Outcome: fleet.AttemptReturned}},
+		"the first":                     {[]api.Attempt{lost(1)}, 1, 0, 0, 1, ""},
+		"after two that nobody began":   {[]api.Attempt{returned(1), returned(2), lost(3)}, 3, 0, 0, 1, ""},
+		"after another lost one":        {[]api.Attempt{lost(1), returned(2), lost(3)}, 3, 0, 0, 2, ""},
+		"it was on its way, not begun":  {[]api.Attempt{lost(1), returned(2)}, 2, 0, 0, 1, ""},
+		"later deliveries do not count": {[]api.Attempt{lost(1), returned(2)}, 1, 0, 0, 1, ""},
+		"one took it and gave it back": {[]api.Attempt{lost(1), {Number: 2, AgentID: "c", Outcome: api.AttemptReturned}},
 			1, 50 * time.Second, time.Minute, 1, ""},
-		"it moves in time": {[]fleet.Attempt{lost(1)}, 1, 50 * time.Second, time.Minute, 1, ""},
-		"it moves too late": {[]fleet.Attempt{lost(1)}, 1, 70 * time.Second, 62 * time.Second, 1,
+		"it moves in time": {[]api.Attempt{lost(1)}, 1, 50 * time.Second, time.Minute, 1, ""},
+		"it moves too late": {[]api.Attempt{lost(1)}, 1, 70 * time.Second, 62 * time.Second, 1,
 			"1 of 1 tasks wait for an agent"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestAwaitTransfers(t *testing.T) {
 				env := suite.NewTestActivityEnvironment()
 				env.RegisterActivity(a.AwaitTransfers)
 				value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{FailedAgent: "a",
-					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: c.held}}, Timeout: fleet.Duration(time.Minute)})
+					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: c.held}}, Timeout: api.Duration(time.Minute)})
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(began), c.takes)
 				var result contract.AwaitTransfersResult
@@ -120,12 +121,12 @@ func TestAwaitTransfersOfHeldWork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				a := &activities.Control{Client: &movingTask{moves: began.Add(c.moves),
-					attempts: []fleet.Attempt{{Number: 1, AgentID: "a"}}}}
+					attempts: []api.Attempt{{Number: 1, AgentID: "a"}}}}
 				var suite sdktestsuite.WorkflowTestSuite
 				env := suite.NewTestActivityEnvironment()
 				env.RegisterActivity(a.AwaitTransfers)
 				value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{FailedAgent: "a",
-					Timeout:  fleet.Duration(time.Minute),
+					Timeout:  api.Duration(time.Minute),
 					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: 1, AwaitedUntil: began.Add(c.grace)}}})
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(began), c.takes)
@@ -166,17 +167,17 @@ func (f *rolesOf) QueryWorkflowWithOptions(
 func TestWatchesOfAClusterShareTheirLooks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		status fleet.AgentStatus // of the agent that may take over
+		status api.AgentStatus // of the agent that may take over
 		owned  time.Duration
 		takes  time.Duration // at most
 		looks  int32         // at most: 0.3 s each, and three times as long between them
 		want   contract.AwaitTransfersResult
 	}{
-		"they move": {fleet.AgentOnline, 12 * time.Second, 16 * time.Second, 14, contract.AwaitTransfersResult{
-			Shards: []fleet.ShardMove{{From: "a", To: "b"}}}},
-		"they do not": {fleet.AgentOnline, 0, 63 * time.Second, 53, contract.AwaitTransfersResult{
+		"they move": {api.AgentOnline, 12 * time.Second, 16 * time.Second, 14, contract.AwaitTransfersResult{
+			Shards: []api.ShardMove{{From: "a", To: "b"}}}},
+		"they do not": {api.AgentOnline, 0, 63 * time.Second, 53, contract.AwaitTransfersResult{
 			Incomplete: "not every shard has a new owner"}},
-		"nobody is online": {fleet.AgentOffline, 0, time.Second, 1, contract.AwaitTransfersResult{NoTarget: true}},
+		"nobody is online": {api.AgentOffline, 0, time.Second, 1, contract.AwaitTransfersResult{NoTarget: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +195,7 @@ func TestWatchesOfAClusterShareTheirLooks(t *testing.T) {
 						env := suite.NewTestActivityEnvironment()
 						env.RegisterActivity(a.AwaitTransfers)
 						value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{Cluster: "c",
-							FailedAgent: "a", Shards: []int{0}, Timeout: fleet.Duration(time.Minute)})
+							FailedAgent: "a", Shards: []int{0}, Timeout: api.Duration(time.Minute)})
 						if !assert.NoError(t, err) {
 							return
 						}

@@ -13,9 +13,8 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 )
 
 // listing is a Temporal that counts the lists of jobs that it is asked for at a time. Each takes until release is closed.
@@ -49,7 +48,7 @@ func TestATenantLooksForServicesOneAfterAnother(t *testing.T) {
 	control := &activities.Control{Client: temporal, Namespace: "default"}
 	look := func(tenant, service string) error {
 		seen, err := control.LookAtInstances(t.Context(), contract.LookAtInstances{Job: "j",
-			Definition: &job.Definition{Tenant: tenant, Requires: &job.Requires{Services: []string{service}}}})
+			Definition: &api.JobDefinition{Tenant: tenant, Requires: &api.Requires{Services: []string{service}}}})
 		if err == nil {
 			require.Equal(t, []string{service}, seen.Missing)
 		}
@@ -92,7 +91,7 @@ func TestATenantsBulkPagesComeOneAfterAnother(t *testing.T) {
 		var suite sdktestsuite.WorkflowTestSuite
 		env := suite.NewTestActivityEnvironment()
 		env.RegisterActivityWithOptions(control.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity.Name})
-		_, err := env.ExecuteActivity(contract.BulkPageActivity.Name, cancelling(fleet.TaskFilter{Tenant: tenant}))
+		_, err := env.ExecuteActivity(contract.BulkPageActivity.Name, cancelling(api.TaskFilter{Tenant: tenant}))
 		return err
 	}
 	errs := make(chan error, 5)

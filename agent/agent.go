@@ -26,7 +26,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // DefaultStopTimeout is how long a graceful stop waits for running handlers by default.
@@ -51,7 +51,7 @@ type Options struct {
 	Metadata                      map[string]string
 	// Resources are what tasks may ask for with place; DetectResources finds what the machine has. Default: the agent
 	// gets no task that asks for any.
-	Resources *fleet.Inventory
+	Resources *api.Inventory
 	// State is the state that the agent shares with its cluster; nil: none.
 	State *State
 	// Logger gets the agent's log. Default: no log.
@@ -88,7 +88,7 @@ type Agent struct {
 	run    *run // nil before Run
 	health *float64
 	note   string
-	access fleet.Providers
+	access api.Providers
 }
 
 // New checks the options. It opens no connection.
@@ -104,11 +104,11 @@ func New(o Options) (*Agent, error) {
 		}
 		o.HubURLs[i] = address
 	}
-	if err := cmp.Or(fleet.ValidateID("Cluster", o.Cluster), fleet.ValidateID("ID", o.ID)); err != nil {
+	if err := cmp.Or(api.ValidateID("Cluster", o.Cluster), api.ValidateID("ID", o.ID)); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	for i, c := range o.Capabilities {
-		if err := fleet.ValidateID(fmt.Sprintf("Capabilities[%d]", i), c); err != nil {
+		if err := api.ValidateID(fmt.Sprintf("Capabilities[%d]", i), c); err != nil {
 			return nil, fmt.Errorf("agent: %w", err)
 		}
 	}
@@ -155,7 +155,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return errors.New("agent: no handlers: call Handle before Run")
 	}
 	for _, taskType := range a.taskTypes() {
-		if err := fleet.ValidateID("task type", taskType); err != nil {
+		if err := api.ValidateID("task type", taskType); err != nil {
 			return fmt.Errorf("agent: %w", err)
 		}
 		if a.handlers[taskType] == nil {
@@ -176,7 +176,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // Role is the agent's role in its cluster. It is "" before the first role, and when no hub has answered for as long as
 // the lease.
-func (a *Agent) Role() fleet.Role {
+func (a *Agent) Role() api.Role {
 	a.mu.Lock()
 	r := a.run
 	a.mu.Unlock()
@@ -192,13 +192,13 @@ func (a *Agent) taskTypes() []string { return slices.Sorted(maps.Keys(a.handlers
 // withSpawner adds the spawner's name and spawn id to an agent's metadata, by which spawned agents are recognised.
 // Processes that a spawned agent starts inherit its environment, but have other ids.
 func withSpawner(metadata map[string]string, id string, getenv func(string) string) map[string]string {
-	if getenv(fleet.EnvSpawnID) != id || getenv(fleet.EnvSpawner) == "" {
+	if getenv(api.EnvSpawnID) != id || getenv(api.EnvSpawner) == "" {
 		return metadata
 	}
 	metadata = maps.Clone(metadata)
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
-	metadata[fleet.MetadataSpawner], metadata[fleet.MetadataSpawnID] = getenv(fleet.EnvSpawner), id
+	metadata[api.MetadataSpawner], metadata[api.MetadataSpawnID] = getenv(api.EnvSpawner), id
 	return metadata
 }

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -72,15 +72,15 @@ func TestDamagedCheckpointIsNotHandedOver(t *testing.T) {
 		return task.Checkpoint, task.SaveCheckpoint(map[string]any{"b": "<2>", "a": 1})
 	}})
 	saved := json.RawMessage(`{"a": 1, "b": "<2>"}`)
-	digest := fleet.JSONDigest(saved)
+	digest := api.JSONDigest(saved)
 	hub.Assign(protocol.Assignment{TaskID: "good", Type: "count", Attempt: 2, Checkpoint: saved, CheckpointDigest: digest})
-	require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("good").Outcome)
+	require.Equal(t, api.AttemptCompleted, hub.WaitResult("good").Outcome)
 	for name, checkpoint := range map[string]string{"flipped": `{"a":0,"b":"<2>"}`, "missing": ``} {
 		hub.Assign(protocol.Assignment{TaskID: name, Type: "count", Attempt: 2, Checkpoint: json.RawMessage(checkpoint),
 			CheckpointDigest: digest})
 		result := hub.WaitResult(name)
-		require.Equal(t, fleet.AttemptFailed, result.Outcome, name)
-		require.Equal(t, fleet.ErrorTypeCheckpoint, result.ErrorType, name)
+		require.Equal(t, api.AttemptFailed, result.Outcome, name)
+		require.Equal(t, api.ErrorTypeCheckpoint, result.ErrorType, name)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestTaskIsRunAndItsResultReported(t *testing.T) {
 
 	close(proceed)
 	result := hub.WaitResult("t1")
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome)
+	require.Equal(t, api.AttemptCompleted, result.Outcome)
 	require.JSONEq(t, `{"name":"hello ada"}`, string(result.Output))
 	require.False(t, result.EndedAt.Before(result.StartedAt))
 	require.Equal(t, "t1", got.ID)
@@ -241,7 +241,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"result too large": {
 			handler: func(context.Context, *agent.Task) (any, error) {
-				return strings.Repeat("x", fleet.MaxPayloadBytes), nil
+				return strings.Repeat("x", api.MaxPayloadBytes), nil
 			},
 			error: "1048578 bytes, 1048576 are allowed", final: true,
 		},
@@ -268,7 +268,7 @@ func TestOutcomes(t *testing.T) {
 			}
 			hub.Assign(c.task)
 			result := hub.WaitResult("t1")
-			require.Equal(t, fleet.AttemptFailed, result.Outcome)
+			require.Equal(t, api.AttemptFailed, result.Outcome)
 			require.Contains(t, result.Error, c.error)
 			require.Equal(t, c.final, result.NonRetryable)
 			require.Equal(t, c.kind, result.ErrorType)
@@ -292,7 +292,7 @@ func TestCommands(t *testing.T) {
 		cancel := protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1}
 		hub.Command(cancel, cancel, protocol.Command{Type: protocol.CommandCancel, TaskID: "other", Attempt: 1})
 		require.ErrorIs(t, <-g.cause, agent.ErrCancelled)
-		require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("t1").Outcome)
+		require.Equal(t, api.AttemptCancelled, hub.WaitResult("t1").Outcome)
 	})
 	t.Run("a handler that completes although cancelled has completed", func(t *testing.T) {
 		t.Parallel()
@@ -308,7 +308,7 @@ func TestCommands(t *testing.T) {
 		<-begun
 		hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
 		result := hub.WaitResult("t1")
-		require.Equal(t, fleet.AttemptCompleted, result.Outcome)
+		require.Equal(t, api.AttemptCompleted, result.Outcome)
 		require.JSONEq(t, `"done anyway"`, string(result.Output))
 	})
 	t.Run("drop reports nothing", func(t *testing.T) {
@@ -350,17 +350,17 @@ func TestCommands(t *testing.T) {
 		require.Empty(t, b.agent.Role())
 		hub.WaitRegistered(1)
 		hub.Command(
-			protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 7, Shards: []int{1, 2}},
-			protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleStandby, Epoch: 6},
+			protocol.Command{Type: protocol.CommandRole, Role: api.RoleLeader, Epoch: 7, Shards: []int{1, 2}},
+			protocol.Command{Type: protocol.CommandRole, Role: api.RoleStandby, Epoch: 6},
 			protocol.Command{Type: "dance"},
-			protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Epoch: 8},
+			protocol.Command{Type: protocol.CommandRole, Role: api.RoleMember, Epoch: 8},
 		)
-		hub.Until("the last role", func() bool { return b.agent.Role() == fleet.RoleMember })
+		hub.Until("the last role", func() bool { return b.agent.Role() == api.RoleMember })
 		b.stop()
 		require.NoError(t, b.ends())
 		require.Equal(t, 2, b.count(agent.EventRole), "an older epoch's role does not count")
 		e := b.await(agent.EventRole)
-		require.Equal(t, fleet.RoleLeader, e.Role)
+		require.Equal(t, api.RoleLeader, e.Role)
 		require.Equal(t, []int{1, 2}, e.Shards)
 		b.await(agent.EventStopping)
 		require.Equal(t, 1, hub.Goodbyes())
@@ -378,7 +378,7 @@ func TestCheckpointsAndProgressAreSentPromptly(t *testing.T) {
 				return nil, err
 			}
 		}
-		if err := task.SaveCheckpoint(strings.Repeat("x", fleet.MaxCheckpointBytes)); err == nil {
+		if err := task.SaveCheckpoint(strings.Repeat("x", api.MaxCheckpointBytes)); err == nil {
 			return nil, errors.New("a checkpoint that is too large was taken")
 		}
 		<-proceed

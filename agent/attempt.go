@@ -12,8 +12,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -40,24 +40,24 @@ type attempt struct {
 	guard     atomic.Int32  // the process above its command's; 0: it runs none
 	signs     signs
 	output    taskLog
-	elements  []fleet.Element // of a bundle; nil: it is an attempt of one task
+	elements  []api.Element // of a bundle; nil: it is an attempt of one task
 	// resultLimit is how many bytes the result may have, or those of a bundle together.
 	resultLimit int
 	deadline    *time.Time // when its step or run ends it in any case; nil: never
 
 	// The run's mutex guards the rest.
 	acknowledged      bool // the hub has taken a poll that lists it with its token
-	progress          *fleet.Progress
+	progress          *api.Progress
 	checkpoint        []byte
 	checkpointVersion int
 	damaged           bool // the checkpoint that it got is not the one that was saved
 	checkpointSent    int  // the version that the hub has
 	leaseExpired      bool
 	state             protocol.RunningState
-	health            fleet.InstanceHealth // of an instance, by its checks
-	healthChanges     int64                // how often that has changed
-	healthTurns       int64                // CheckedHealth.Turns
-	reported          bool                 // its result was answered although its handler has not returned
+	health            api.InstanceHealth // of an instance, by its checks
+	healthChanges     int64              // how often that has changed
+	healthTurns       int64              // CheckedHealth.Turns
+	reported          bool               // its result was answered although its handler has not returned
 }
 
 // accept starts the new ones among the assignments and returns their number. Only the loop calls it.
@@ -115,8 +115,8 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),
 		before: before, returned: make(chan struct{}), hung: make(chan struct{})}
 	at.signs.since, at.elements = at.startedAt, a.Elements
-	at.resultLimit = cmp.Or(a.ResultLimit, fleet.MaxPayloadBytes)
-	at.damaged = a.CheckpointDigest != "" && a.CheckpointDigest != fleet.JSONDigest(a.Checkpoint)
+	at.resultLimit = cmp.Or(a.ResultLimit, api.MaxPayloadBytes)
+	at.damaged = a.CheckpointDigest != "" && a.CheckpointDigest != api.JSONDigest(a.Checkpoint)
 	at.task = &Task{
 		ID:          a.TaskID,
 		Type:        a.Type,
@@ -156,7 +156,7 @@ func (at *attempt) execute() {
 	ev.Outcome, ev.Reason = result.Outcome, result.Error
 	at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
 	r.agent.emit(ev)
-	if result.Outcome != fleet.AttemptCompleted {
+	if result.Outcome != api.AttemptCompleted {
 		at.awaitCheckpoint()
 	}
 	r.deliver(at, result)
@@ -275,7 +275,7 @@ func (at *attempt) call(ctx context.Context, task *Task) (output any, err error)
 		return nil, cause
 	}
 	if at.damaged {
-		return nil, Typed(fleet.ErrorTypeCheckpoint,
+		return nil, Typed(api.ErrorTypeCheckpoint,
 			errors.New("the checkpoint of the attempt before is not the one that its agent saved"))
 	}
 	defer func() {
@@ -297,21 +297,21 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 		return result, false
 	case at.leaseIsOver():
 		// Not the handler's failure: the hub takes this, too, as work handed back.
-		result.Outcome, result.Error = fleet.AttemptCancelled, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
+		result.Outcome, result.Error = api.AttemptCancelled, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
 	case errors.Is(cause, ErrUnhealthy):
-		result.Outcome, result.Error, result.ErrorType = fleet.AttemptFailed, cause.Error(), fleet.ErrorTypeUnhealthy
+		result.Outcome, result.Error, result.ErrorType = api.AttemptFailed, cause.Error(), api.ErrorTypeUnhealthy
 	case err == nil:
-		result.Outcome = fleet.AttemptCompleted
+		result.Outcome = api.AttemptCompleted
 		attach(&result, output, at.mostOutput())
 	case errors.Is(cause, ErrCancelled):
-		result.Outcome, result.Error = fleet.AttemptCancelled, err.Error()
+		result.Outcome, result.Error = api.AttemptCancelled, err.Error()
 	case errors.Is(cause, ErrStopping):
 		// The hub did not ask for it, so it takes this as work handed back, which runs elsewhere.
-		result.Outcome, result.Error = fleet.AttemptCancelled, "the agent stopped before the attempt was done"
+		result.Outcome, result.Error = api.AttemptCancelled, "the agent stopped before the attempt was done"
 	case outOfTime(cause):
 		at.overtime(&result, cause)
 	default:
-		result.Outcome, result.Error = fleet.AttemptFailed, err.Error()
+		result.Outcome, result.Error = api.AttemptFailed, err.Error()
 		result.ErrorType, result.NonRetryable = errorType(err), isNonRetryable(err)
 	}
 	result.Error = cutMiddle(result.Error, maxError)
@@ -328,7 +328,7 @@ func (at *attempt) newResult() protocol.Result {
 // handedBack is the result of an attempt that should run on another agent.
 func (at *attempt) handedBack(why string) protocol.Result {
 	result := at.newResult()
-	result.Outcome, result.Error = fleet.AttemptCancelled, why
+	result.Outcome, result.Error = api.AttemptCancelled, why
 	return result
 }
 
@@ -336,7 +336,7 @@ func (at *attempt) handedBack(why string) protocol.Result {
 func (at *attempt) leaseIsOver() bool {
 	at.run.mu.Lock()
 	defer at.run.mu.Unlock()
-	return at.leaseExpired || at.task.RetrySafety == fleet.Fenced && at.run.leaseOver()
+	return at.leaseExpired || at.task.RetrySafety == api.Fenced && at.run.leaseOver()
 }
 
 func (at *attempt) hasReturned() bool {
@@ -368,7 +368,7 @@ func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
 		HealthTurns: at.healthTurns,
 	}
 	if at.beacon > 0 {
-		age := fleet.Duration(at.signs.age().Round(time.Millisecond))
+		age := api.Duration(at.signs.age().Round(time.Millisecond))
 		entry.BeaconAge = &age
 	}
 	if withToken {

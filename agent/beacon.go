@@ -7,19 +7,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // stopGrace is how long the task's work has to end when it is stopped for a cause. An agent that stops has waited for
 // it before, and is soon killed itself.
 func (t *Task) stopGrace(cause error) time.Duration {
-	grace := fleet.GraceOf(t.Type, t.StopGrace)
+	grace := api.GraceOf(t.Type, t.StopGrace)
 	if i := t.Instance; i != nil {
-		grace = i.StopGrace.Or(fleet.DefaultStopGrace)
+		grace = i.StopGrace.Or(api.DefaultStopGrace)
 	}
 	if errors.Is(cause, ErrStopping) {
-		return min(grace, fleet.DefaultStopGrace)
+		return min(grace, api.DefaultStopGrace)
 	}
 	return grace
 }
@@ -27,7 +27,7 @@ func (t *Task) stopGrace(cause error) time.Duration {
 // endGrace is how long a handler may take to return after its context has ended. After that it is stuck. It is longer
 // than a command has between SIGTERM and SIGKILL.
 func (t *Task) endGrace(cause error) time.Duration {
-	return t.stopGrace(cause) + fleet.DefaultStopGrace
+	return t.stopGrace(cause) + api.DefaultStopGrace
 }
 
 // signs has a handler's signs of life. They are cheap, since each line of output is one.
@@ -89,7 +89,7 @@ func reportsStuck(cause error) bool { return outOfTime(cause) || errors.Is(cause
 
 // overtime makes the result that of an attempt which is out of time or stuck, with its cause.
 func (at *attempt) overtime(result *protocol.Result, cause error) {
-	result.Outcome = fleet.AttemptTimedOut
+	result.Outcome = api.AttemptTimedOut
 	switch {
 	case errors.Is(cause, errLivesOn): // no failure: retry safety must hold for work that may go on
 		result.Error = cause.Error()

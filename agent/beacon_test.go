@@ -11,14 +11,14 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // watched is an assignment with a beacon timeout.
 func watched(task, taskType string, timeout time.Duration) protocol.Assignment {
 	a := assign(task, taskType)
-	a.Beacon = fleet.Duration(timeout)
+	a.Beacon = api.Duration(timeout)
 	return a
 }
 
@@ -31,7 +31,7 @@ func TestHandlerWithoutBeaconsIsStopped(t *testing.T) {
 		hub.Assign(watched("t1", "gate", 45*time.Second))
 		result := hub.WaitResult("t1")
 		require.ErrorIs(t, <-g.cause, agent.ErrNoBeacon)
-		require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
+		require.Equal(t, api.AttemptTimedOut, result.Outcome)
 		require.Equal(t, "no beacon for 45s", result.Error)
 		require.Equal(t, agent.ErrorTypeNoBeacon, result.ErrorType)
 		require.False(t, result.Stuck, "its handler has returned")
@@ -69,9 +69,9 @@ func TestWhatCountsAsABeacon(t *testing.T) {
 				hub.WaitRegistered(1)
 				hub.Assign(watched("t1", "lively", 15*time.Second))
 				result := hub.WaitResult("t1")
-				require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
+				require.Equal(t, api.AttemptTimedOut, result.Outcome)
 				require.Equal(t, 155*time.Second, result.EndedAt.Sub(result.StartedAt))
-				var oldest fleet.Duration
+				var oldest api.Duration
 				for _, p := range hub.Polls() {
 					if len(p.Running) == 1 {
 						oldest = max(oldest, *p.Running[0].BeaconAge)
@@ -95,7 +95,7 @@ func TestWithoutABeaconTimeoutNothingIsWatched(t *testing.T) {
 		hub.Assign(assign("t1", "quiet"))
 		require.Nil(t, hub.WaitRunning("t1").BeaconAge)
 		pass(24 * time.Hour)
-		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+		require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
 	})
 }
 
@@ -111,7 +111,7 @@ func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 			45 * time.Second},
 		"timeout": {func() protocol.Assignment {
 			a := assign("t1", "deaf")
-			a.Timeout = fleet.Duration(90 * time.Second)
+			a.Timeout = api.Duration(90 * time.Second)
 			return a
 		}, "timed out after 1m30s", 90 * time.Second},
 	} {
@@ -128,7 +128,7 @@ func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 				hub.WaitRegistered(1)
 				hub.Assign(a.assignment())
 				result := hub.WaitResult("t1")
-				require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
+				require.Equal(t, api.AttemptTimedOut, result.Outcome)
 				require.Equal(t, a.reason, result.Error)
 				require.True(t, result.Stuck)
 				require.Equal(t, a.limit+10*time.Second, result.EndedAt.Sub(result.StartedAt))
@@ -171,10 +171,10 @@ func TestStuckFencedHandlerIsNotReportedAsSuccess(t *testing.T) {
 		}})
 		hub.WaitRegistered(1)
 		fenced := watched("t1", "slow", 20*time.Second)
-		fenced.RetrySafety = fleet.Fenced
+		fenced.RetrySafety = api.Fenced
 		hub.Assign(fenced)
 		result := hub.WaitResult("t1")
-		require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
+		require.Equal(t, api.AttemptTimedOut, result.Outcome)
 		require.False(t, result.Stuck, "nothing of it runs any more, so no lease need be waited out")
 		require.Equal(t, 25*time.Second, result.EndedAt.Sub(result.StartedAt))
 	})
@@ -187,14 +187,14 @@ func TestWorkThatCannotBeEndedIsStuck(t *testing.T) {
 	for name, c := range map[string]struct {
 		lasts   time.Duration // after it was found
 		err     error
-		outcome fleet.AttemptOutcome
+		outcome api.AttemptOutcome
 		stuck   bool
 		reason  string
 	}{
-		"it ends soon": {lasts: 5 * time.Second, outcome: fleet.AttemptCompleted},
-		"it ends soon, and fails": {lasts: 5 * time.Second, err: errors.New("exit"), outcome: fleet.AttemptFailed,
+		"it ends soon": {lasts: 5 * time.Second, outcome: api.AttemptCompleted},
+		"it ends soon, and fails": {lasts: 5 * time.Second, err: errors.New("exit"), outcome: api.AttemptFailed,
 			reason: "exit"},
-		"it does not end": {lasts: time.Hour, outcome: fleet.AttemptTimedOut, stuck: true, reason: text},
+		"it does not end": {lasts: time.Hour, outcome: api.AttemptTimedOut, stuck: true, reason: text},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,9 +232,9 @@ func TestProgressMessage(t *testing.T) {
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	proceed := make(chan struct{})
 	start(t, hub, nil, map[string]agent.Handler{"talk": func(_ context.Context, task *agent.Task) (any, error) {
-		task.ReportProgress(fleet.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) +
-			"é and more", EstimatedDuration: fleet.Duration(time.Minute)})
-		task.ReportProgress(fleet.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) + "é"})
+		task.ReportProgress(api.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) +
+			"é and more", EstimatedDuration: api.Duration(time.Minute)})
+		task.ReportProgress(api.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) + "é"})
 		if err := task.SaveCheckpoint(1); err != nil { // sends a poll
 			return nil, err
 		}
@@ -250,7 +250,7 @@ func TestProgressMessage(t *testing.T) {
 	require.Equal(t, 100, poll.Running[0].Progress.Percent)
 	require.Equal(t, "two", poll.Running[0].Progress.Step)
 	require.Len(t, poll.Running[0].Progress.Message, 999, "cut at a character")
-	require.Equal(t, fleet.Duration(time.Minute), poll.Running[0].Progress.EstimatedDuration, "until another is given")
+	require.Equal(t, api.Duration(time.Minute), poll.Running[0].Progress.EstimatedDuration, "until another is given")
 	close(proceed)
 	hub.WaitResult("t1")
 }
@@ -261,17 +261,17 @@ func TestProviders(t *testing.T) {
 	a, err := agent.New(agent.Options{HubURLs: []string{hub.URL()}, Cluster: "demo", ID: "worker-1"})
 	require.NoError(t, err)
 	a.Handle("gate", newGate().handle)
-	require.NoError(t, a.SetProvider("llm", fleet.ProviderAccess{Available: true}))
-	require.ErrorContains(t, a.SetProvider("No Slug", fleet.ProviderAccess{}), "provider")
+	require.NoError(t, a.SetProvider("llm", api.ProviderAccess{Available: true}))
+	require.ErrorContains(t, a.SetProvider("No Slug", api.ProviderAccess{}), "provider")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	require.Equal(t, fleet.Providers{"llm": {Available: true}}, hub.WaitRegistered(1).Providers)
+	require.Equal(t, api.Providers{"llm": {Available: true}}, hub.WaitRegistered(1).Providers)
 
 	until := time.Now().Add(time.Minute).UTC()
 	hub.WaitPoll("first", func(protocol.Poll) bool { return true })
 	changed := time.Now()
-	require.NoError(t, a.SetProvider("llm", fleet.ProviderAccess{Available: true, RateLimitedUntil: &until}))
+	require.NoError(t, a.SetProvider("llm", api.ProviderAccess{Available: true, RateLimitedUntil: &until}))
 	hub.WaitPoll("rate limited", func(p protocol.Poll) bool {
 		at := p.Providers["llm"].RateLimitedUntil
 		return at != nil && at.Equal(until)

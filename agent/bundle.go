@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -18,16 +18,16 @@ const (
 // mostOutput bounds a handler's output, in bytes of JSON.
 func (at *attempt) mostOutput() int {
 	if at.elements != nil {
-		return min(at.resultLimit, fleet.MaxElementOutput)
+		return min(at.resultLimit, api.MaxElementOutput)
 	}
-	return fleet.MaxPayloadBytes
+	return api.MaxPayloadBytes
 }
 
 // performBundle runs the handler for one element after another, until all are done, one is stuck, the bundle must stop
 // or enough is done to report it.
 func (at *attempt) performBundle() (protocol.Result, bool) {
 	at.signs.begin()
-	var done []fleet.ElementResult
+	var done []api.ElementResult
 	size, enough, stuck := 0, at.mostOutput()/2, false // as much again may come from the next element
 	for i := range at.elements {
 		if ended(at.handler) != nil || i > 0 && (size > enough || time.Since(at.startedAt) > bundleTime) {
@@ -53,13 +53,13 @@ func (at *attempt) performBundle() (protocol.Result, bool) {
 		return at.handedBack("the agent stopped before an element of the bundle was done"), true
 	}
 	bundle := at.newResult()
-	bundle.Outcome, bundle.Elements, bundle.Stuck = fleet.AttemptCompleted, done, stuck
+	bundle.Outcome, bundle.Elements, bundle.Stuck = api.AttemptCompleted, done, stuck
 	return bundle, true
 }
 
 // performElement runs the handler for one element. report is false when the element did not end and is not to be
 // reported; hung is true when the handler ignores that it must end.
-func (at *attempt) performElement(e *fleet.Element) (result fleet.ElementResult, report, hung bool) {
+func (at *attempt) performElement(e *api.Element) (result api.ElementResult, report, hung bool) {
 	ctx, cancel := at.handler, context.CancelFunc(func() {})
 	if at.task.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, at.task.Timeout)
@@ -85,11 +85,11 @@ func (at *attempt) performElement(e *fleet.Element) (result fleet.ElementResult,
 		return result, false, true
 	default:
 		whole, report = at.result(ctx, end.output, end.err)
-		if !report || whole.Outcome == fleet.AttemptCancelled {
+		if !report || whole.Outcome == api.AttemptCancelled {
 			return result, false, false
 		}
 	}
-	return fleet.ElementResult{
+	return api.ElementResult{
 		Number:       e.Number,
 		Outcome:      whole.Outcome,
 		Output:       whole.Output,

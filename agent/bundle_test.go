@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -22,7 +22,7 @@ import (
 func assignBundle(task string, elements int) protocol.Assignment {
 	a := assign(task, "work")
 	for n := range elements {
-		a.Elements = append(a.Elements, fleet.Element{Number: n, ID: "a~." + strconv.Itoa(n), Attempt: 2,
+		a.Elements = append(a.Elements, api.Element{Number: n, ID: "a~." + strconv.Itoa(n), Attempt: 2,
 			Payload: json.RawMessage(strconv.Itoa(n))})
 	}
 	return a
@@ -62,10 +62,10 @@ func TestABundleRunsItsElementsOneAfterAnother(t *testing.T) {
 		})
 		result := hub.WaitResult("a~.b1")
 		require.Equal(t, []int{0, 1, 2, 3, 4}, order)
-		require.Equal(t, fleet.AttemptCompleted, result.Outcome)
+		require.Equal(t, api.AttemptCompleted, result.Outcome)
 		require.Len(t, result.Elements, 5)
 		require.JSONEq(t, "16", string(result.Elements[4].Output))
-		require.Equal(t, fleet.AttemptFailed, result.Elements[1].Outcome)
+		require.Equal(t, api.AttemptFailed, result.Elements[1].Outcome)
 		require.Equal(t, "disk", result.Elements[1].ErrorType)
 		require.False(t, result.Elements[1].NonRetryable)
 		require.True(t, result.Elements[2].NonRetryable)
@@ -96,7 +96,7 @@ func TestABundleWithMuchOutputReportsWhatIsDone(t *testing.T) {
 		})
 		result := hub.WaitResult("a~.b1")
 		require.Len(t, result.Elements, 2)
-		require.Equal(t, fleet.AttemptCompleted, result.Elements[1].Outcome)
+		require.Equal(t, api.AttemptCompleted, result.Elements[1].Outcome)
 	})
 }
 
@@ -116,10 +116,10 @@ func TestAnElementsOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hub, _ := working(t, assignBundle("a~.b1", 2), func(context.Context, *agent.Task) (any, error) {
-			return string(make([]byte, fleet.MaxElementOutput/6+1)), nil
+			return string(make([]byte, api.MaxElementOutput/6+1)), nil
 		})
 		result := hub.WaitResult("a~.b1").Elements[0]
-		require.Equal(t, fleet.AttemptFailed, result.Outcome)
+		require.Equal(t, api.AttemptFailed, result.Outcome)
 		require.True(t, result.NonRetryable)
 		require.Contains(t, result.Error, "store it elsewhere")
 	})
@@ -129,7 +129,7 @@ func TestTheTimeoutIsEachElements(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := assignBundle("a~.b1", 3)
-		a.Timeout = fleet.Duration(time.Second)
+		a.Timeout = api.Duration(time.Second)
 		hub, _ := working(t, a, func(ctx context.Context, task *agent.Task) (any, error) {
 			if *task.Element == 1 {
 				<-ctx.Done()
@@ -140,8 +140,8 @@ func TestTheTimeoutIsEachElements(t *testing.T) {
 		})
 		result := hub.WaitResult("a~.b1")
 		require.Len(t, result.Elements, 3)
-		require.Equal(t, fleet.AttemptTimedOut, result.Elements[1].Outcome)
-		require.Equal(t, fleet.AttemptCompleted, result.Elements[2].Outcome)
+		require.Equal(t, api.AttemptTimedOut, result.Elements[1].Outcome)
+		require.Equal(t, api.AttemptCompleted, result.Elements[2].Outcome)
 		require.False(t, result.Elements[1].Stuck)
 	})
 }
@@ -150,7 +150,7 @@ func TestAStuckElementEndsItsBundleAndKeepsTheSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := assignBundle("a~.b1", 3)
-		a.Timeout = fleet.Duration(time.Second)
+		a.Timeout = api.Duration(time.Second)
 		release := make(chan struct{})
 		hub, _ := working(t, a, func(_ context.Context, task *agent.Task) (any, error) {
 			if *task.Element == 1 {
@@ -162,7 +162,7 @@ func TestAStuckElementEndsItsBundleAndKeepsTheSlot(t *testing.T) {
 		require.Len(t, result.Elements, 2)
 		require.True(t, result.Stuck)
 		require.True(t, result.Elements[1].Stuck)
-		require.Equal(t, fleet.AttemptTimedOut, result.Elements[1].Outcome)
+		require.Equal(t, api.AttemptTimedOut, result.Elements[1].Outcome)
 		hub.WaitPoll("with the stuck bundle", func(p protocol.Poll) bool {
 			return len(p.Running) == 1 && p.Running[0].State == protocol.RunningStuck
 		})
@@ -177,11 +177,11 @@ func TestABundleThatIsCancelledReportsWhatIsDone(t *testing.T) {
 		name    string
 		at      int // the element that runs
 		command protocol.CommandType
-		outcome fleet.AttemptOutcome // "": nothing is reported
+		outcome api.AttemptOutcome // "": nothing is reported
 		done    int
 	}{
-		{"cancelled after two elements", 2, protocol.CommandCancel, fleet.AttemptCompleted, 2},
-		{"cancelled before any element was done", 0, protocol.CommandCancel, fleet.AttemptCancelled, 0},
+		{"cancelled after two elements", 2, protocol.CommandCancel, api.AttemptCompleted, 2},
+		{"cancelled before any element was done", 0, protocol.CommandCancel, api.AttemptCancelled, 0},
 		{"dropped", 2, protocol.CommandDrop, "", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

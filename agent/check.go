@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // firstCheck is the longest wait before the first check of an instance.
@@ -17,11 +17,11 @@ const firstCheck = time.Second
 
 // watchHealth checks an instance until its handler's context ends. It ends that itself when the instance counts as
 // failing, unless the check says otherwise.
-func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
-	interval := check.Interval.Or(fleet.DefaultCheckInterval)
+func (at *attempt) watchHealth(ctx context.Context, check *api.ServiceCheck) {
+	interval := check.Interval.Or(api.DefaultCheckInterval)
 	timer := time.NewTimer(min(interval, firstCheck))
 	defer timer.Stop()
-	state := fleet.CheckedHealth{Health: fleet.InstanceStarting}
+	state := api.CheckedHealth{Health: api.InstanceStarting}
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,7 +36,7 @@ func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
 		}
 		state = check.Checked(state, err == nil, time.Now())
 		at.setHealth(state)
-		if state.Health == fleet.InstanceFailing && check.OnUnhealthy != fleet.KeepFailing {
+		if state.Health == api.InstanceFailing && check.OnUnhealthy != api.KeepFailing {
 			at.log().Warn("The instance is not healthy: stopping the attempt", "failed_checks", state.Failed, "error", err)
 			at.cancel(fmt.Errorf("%w: %d checks in a row failed, the last one: %w", ErrUnhealthy, state.Failed, err))
 			return
@@ -46,7 +46,7 @@ func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
 }
 
 // setHealth has the next poll report a new health, and sends one soon.
-func (at *attempt) setHealth(now fleet.CheckedHealth) {
+func (at *attempt) setHealth(now api.CheckedHealth) {
 	at.run.mu.Lock()
 	changed := at.health != now.Health || at.healthTurns != now.Turns
 	if at.health != now.Health {
@@ -60,8 +60,8 @@ func (at *attempt) setHealth(now fleet.CheckedHealth) {
 }
 
 // check tries once whether the instance is well.
-func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout.Or(fleet.DefaultCheckTimeout))
+func (at *attempt) check(ctx context.Context, c *api.ServiceCheck) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout.Or(api.DefaultCheckTimeout))
 	defer cancel()
 	switch {
 	case c.HTTP != nil:
@@ -82,7 +82,7 @@ func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
 }
 
 // ask tries the addresses at which the instance listens, until one is well.
-func (at *attempt) ask(port fleet.Port, address string, try func(host string) error) error {
+func (at *attempt) ask(port api.ServicePort, address string, try func(host string) error) error {
 	addresses, err := at.whereToAsk(port, address)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestChecksOfInstances(t *testing.T) {
@@ -30,41 +30,41 @@ func TestChecksOfInstances(t *testing.T) {
 	t.Cleanup(server.Close)
 	_, number, err := net.SplitHostPort(server.Listener.Addr().String())
 	require.NoError(t, err)
-	port := fleet.Port(number)
+	port := api.ServicePort(number)
 	six, err := net.Listen("tcp", "[::1]:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = six.Close() })
-	onSix := fleet.Port(strconv.Itoa(six.Addr().(*net.TCPAddr).Port))
-	const closed = fleet.Port("1") // no test is given it, as it could be one that was free a moment ago
+	onSix := api.ServicePort(strconv.Itoa(six.Addr().(*net.TCPAddr).Port))
+	const closed = api.ServicePort("1") // no test is given it, as it could be one that was free a moment ago
 	commands := map[string]Handler{ExecType: ExecHandler()}
 	for name, c := range map[string]struct {
-		check    fleet.ServiceCheck
+		check    api.ServiceCheck
 		handlers map[string]Handler
 		passes   bool
 	}{
-		"HTTP":              {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/well"}}, passes: true},
-		"HTTP, moved":       {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/moved"}}, passes: true},
-		"HTTP, not well":    {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port}}},
-		"HTTP, too late":    {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/slow"}}},
-		"HTTP, nobody":      {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: closed}}},
-		"TCP":               {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: port}}, passes: true},
-		"TCP, at ::1":       {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: onSix}}, passes: true},
-		"TCP, there alone":  {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: onSix, Address: "::1"}}, passes: true},
-		"TCP, not there":    {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: onSix, Address: "127.0.0.1"}}},
-		"TCP, another host": {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: port, Address: "203.0.113.9"}}},
-		"HTTP, by address":  {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/well", Address: "127.0.0.1"}}, passes: true},
-		"TCP, nobody":       {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: closed}}},
-		"command":           {fleet.ServiceCheck{Command: []string{"true"}}, commands, true},
-		"command fails":     {fleet.ServiceCheck{Command: []string{"false"}}, commands, false},
-		"command not found": {fleet.ServiceCheck{Command: []string{"no-such-command"}}, commands, false},
-		"no commands here":  {fleet.ServiceCheck{Command: []string{"true"}}, nil, false},
+		"HTTP":              {check: api.ServiceCheck{HTTP: &api.HTTPCheck{Port: port, Path: "/well"}}, passes: true},
+		"HTTP, moved":       {check: api.ServiceCheck{HTTP: &api.HTTPCheck{Port: port, Path: "/moved"}}, passes: true},
+		"HTTP, not well":    {check: api.ServiceCheck{HTTP: &api.HTTPCheck{Port: port}}},
+		"HTTP, too late":    {check: api.ServiceCheck{HTTP: &api.HTTPCheck{Port: port, Path: "/slow"}}},
+		"HTTP, nobody":      {check: api.ServiceCheck{HTTP: &api.HTTPCheck{Port: closed}}},
+		"TCP":               {check: api.ServiceCheck{TCP: &api.TCPCheck{Port: port}}, passes: true},
+		"TCP, at ::1":       {check: api.ServiceCheck{TCP: &api.TCPCheck{Port: onSix}}, passes: true},
+		"TCP, there alone":  {check: api.ServiceCheck{TCP: &api.TCPCheck{Port: onSix, Address: "::1"}}, passes: true},
+		"TCP, not there":    {check: api.ServiceCheck{TCP: &api.TCPCheck{Port: onSix, Address: "127.0.0.1"}}},
+		"TCP, another host": {check: api.ServiceCheck{TCP: &api.TCPCheck{Port: port, Address: "203.0.113.9"}}},
+		"HTTP, by address":  {check: api.ServiceCheck{HTTP: &api.HTTPCheck{Port: port, Path: "/well", Address: "127.0.0.1"}}, passes: true},
+		"TCP, nobody":       {check: api.ServiceCheck{TCP: &api.TCPCheck{Port: closed}}},
+		"command":           {api.ServiceCheck{Command: []string{"true"}}, commands, true},
+		"command fails":     {api.ServiceCheck{Command: []string{"false"}}, commands, false},
+		"command not found": {api.ServiceCheck{Command: []string{"no-such-command"}}, commands, false},
+		"no commands here":  {api.ServiceCheck{Command: []string{"true"}}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := &attempt{run: &run{agent: &Agent{handlers: c.handlers}}, task: &Task{}}
-			c.check.Timeout = fleet.Duration(5 * time.Second)
+			c.check.Timeout = api.Duration(5 * time.Second)
 			if name == "HTTP, too late" {
-				c.check.Timeout = fleet.Duration(50 * time.Millisecond)
+				c.check.Timeout = api.Duration(50 * time.Millisecond)
 			}
 			require.Equal(t, c.passes, at.check(t.Context(), &c.check) == nil)
 		})

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // HideEnvironment keeps this process's secrets from the commands that it runs, and from other processes of its user.
@@ -32,7 +32,7 @@ func eraseEnvironment() {
 	begin := environmentAddress()
 	for at := 0; at < len(block); {
 		entry, _, _ := strings.Cut(string(block[at:]), "\x00")
-		if name, value, _ := strings.Cut(entry, "="); value != "" && !plain(entry, []string{fleet.EnvSpawnID}) {
+		if name, value, _ := strings.Cut(entry, "="); value != "" && !plain(entry, []string{api.EnvSpawnID}) {
 			erase(begin+uintptr(at+len(name)+1), len(value))
 		}
 		at += len(entry) + 1

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -93,7 +93,7 @@ const (
 	// ErrorTypeTimeout: the handler ran longer than its task's timeout.
 	ErrorTypeTimeout = "timeout"
 	// ErrorTypeNoBeacon: the handler gave no sign of life for its task's beacon timeout.
-	ErrorTypeNoBeacon = fleet.ErrorTypeNoBeacon
+	ErrorTypeNoBeacon = api.ErrorTypeNoBeacon
 	// ErrorTypePanic: the handler panicked.
 	ErrorTypePanic = "panic"
 )
@@ -126,7 +126,7 @@ func errorType(err error) string {
 	if !errors.As(err, &named) {
 		return ""
 	}
-	return cutText(named.ErrorType(), fleet.MaxErrorTypeBytes)
+	return cutText(named.ErrorType(), api.MaxErrorTypeBytes)
 }
 
 // cutText returns text as valid UTF-8 of at most limit bytes; it cuts the end.

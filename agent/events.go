@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // EventKind is the kind of an Event.
@@ -36,8 +36,8 @@ type Event struct {
 	HubURL  string
 	TaskID  string
 	Attempt int
-	Outcome fleet.AttemptOutcome
-	Role    fleet.Role
+	Outcome api.AttemptOutcome
+	Role    api.Role
 	Leader  string
 	Epoch   int64
 	Shards  []int

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/payload"
 )
 
 // ExecType is the task type that ExecHandler is meant for.
-const ExecType = fleet.ExecType
+const ExecType = api.ExecType
 
 // maxExecError bounds the end of stderr in a failure's text, in bytes.
 const maxExecError = 2 << 10

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/proctree"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // ownProgram is this process's program, even after an upgrade has replaced its file.
@@ -232,7 +232,7 @@ type lease struct {
 }
 
 func leaseOf(task *Task) *lease {
-	if task.attempt == nil || task.RetrySafety != fleet.Fenced {
+	if task.attempt == nil || task.RetrySafety != api.Fenced {
 		return nil
 	}
 	return &lease{run: task.attempt.run}

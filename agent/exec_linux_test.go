@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -38,7 +38,7 @@ func begin(t *testing.T, script string, change func(*protocol.Assignment)) (*age
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 	hub.WaitRegistered(1)
-	a := protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, StopGrace: new(fleet.Duration(time.Second))}
+	a := protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, StopGrace: new(api.Duration(time.Second))}
 	if change != nil {
 		change(&a)
 	}
@@ -64,13 +64,13 @@ func TestExecLeavesNothingBehind(t *testing.T) {
 		script  string
 		change  func(*protocol.Assignment)
 		then    func(*agenttest.Hub)
-		outcome fleet.AttemptOutcome
+		outcome api.AttemptOutcome
 	}{
-		"ends":      {script: "echo fine", outcome: fleet.AttemptCompleted},
-		"fails":     {script: "exit 3", outcome: fleet.AttemptFailed},
-		"cancelled": {script: "sleep 1000; true", then: cancel, outcome: fleet.AttemptCancelled},
-		"timed out": {script: "sleep 1000; true", outcome: fleet.AttemptTimedOut,
-			change: func(a *protocol.Assignment) { a.Timeout = fleet.Duration(2 * time.Second) }},
+		"ends":      {script: "echo fine", outcome: api.AttemptCompleted},
+		"fails":     {script: "exit 3", outcome: api.AttemptFailed},
+		"cancelled": {script: "sleep 1000; true", then: cancel, outcome: api.AttemptCancelled},
+		"timed out": {script: "sleep 1000; true", outcome: api.AttemptTimedOut,
+			change: func(a *protocol.Assignment) { a.Timeout = api.Duration(2 * time.Second) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,15 +94,15 @@ func TestExecWhoseGuardIsStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*protocol.Assignment)
 		then    func(*agenttest.Hub)
-		outcome fleet.AttemptOutcome
+		outcome api.AttemptOutcome
 	}{
-		"cancelled": {outcome: fleet.AttemptCancelled, then: func(hub *agenttest.Hub) {
+		"cancelled": {outcome: api.AttemptCancelled, then: func(hub *agenttest.Hub) {
 			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
 		}},
-		"timed out": {outcome: fleet.AttemptTimedOut,
-			change: func(a *protocol.Assignment) { a.Timeout = fleet.Duration(2 * time.Second) }},
-		"its lease has run out": {outcome: fleet.AttemptCancelled,
-			change: func(a *protocol.Assignment) { a.RetrySafety = fleet.Fenced },
+		"timed out": {outcome: api.AttemptTimedOut,
+			change: func(a *protocol.Assignment) { a.Timeout = api.Duration(2 * time.Second) }},
+		"its lease has run out": {outcome: api.AttemptCancelled,
+			change: func(a *protocol.Assignment) { a.RetrySafety = api.Fenced },
 			then:   func(hub *agenttest.Hub) { hub.WithholdLease(true) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestExecWhoseGuardIsStopped(t *testing.T) {
 func TestExecReadsWhatTheBackgroundStillWrites(t *testing.T) {
 	t.Parallel()
 	result := execute(t, `{"command":["sh","-c","(sleep 0.3; echo late) & echo early"]}`)
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 	var out agent.ExecResult
 	require.NoError(t, json.Unmarshal(result.Output, &out))
 	require.Equal(t, "early\nlate\n", out.Stdout)
@@ -133,7 +133,7 @@ func TestExecWhoseGuardIsKilled(t *testing.T) {
 	require.NoError(t, syscall.Kill(parentOf(t, readPID(t, filepath.Join(dir, "command"))), syscall.SIGKILL))
 	result := hub.WaitResult("t1")
 	requireNothingLeft(t, dir, "command", "child", "grandchild")
-	require.Equal(t, fleet.AttemptFailed, result.Outcome)
+	require.Equal(t, api.AttemptFailed, result.Outcome)
 	require.Contains(t, result.Error, "the command's guard process was ended by something else (signal: killed)")
 	daemon := readPID(t, filepath.Join(dir, "daemon")) // without a cgroup nobody finds it
 	if group, err := syscall.Getpgid(daemon); err == nil {
@@ -159,8 +159,8 @@ func TestExecEndsWithItsLeaseWhateverTheAgentDoes(t *testing.T) {
 			}
 			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: handler})
 			hub.WaitRegistered(1)
-			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, RetrySafety: fleet.Fenced,
-				Instance: &fleet.InstanceOf{Job: "j", Name: "0", StopGrace: fleet.Duration(time.Hour)}})
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, RetrySafety: api.Fenced,
+				Instance: &api.InstanceOf{Job: "j", Name: "0", StopGrace: api.Duration(time.Hour)}})
 			require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second,
 				5*time.Millisecond)
 			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
@@ -198,7 +198,7 @@ func TestExecWhoseAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	child := exec.Command("/proc/self/exe", "-test.run=^TestExecWhoseAgentIsKilled$")
-	child.Env = append(os.Environ(), execIn+"="+dir, fleet.EnvSpawnID+"=spawned-1")
+	child.Env = append(os.Environ(), execIn+"="+dir, api.EnvSpawnID+"=spawned-1")
 	require.NoError(t, child.Start())
 	defer func() {
 		_ = child.Process.Kill()
@@ -209,7 +209,7 @@ func TestExecWhoseAgentIsKilled(t *testing.T) {
 	guard := parentOf(t, readPID(t, filepath.Join(dir, "command")))
 	environment, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(guard), "environ"))
 	require.NoError(t, err, "a spawner of the same user must see the guard: see agent/proctree")
-	require.Contains(t, string(environment), fleet.EnvSpawnID+"=spawned-1")
+	require.Contains(t, string(environment), api.EnvSpawnID+"=spawned-1")
 	require.NoError(t, child.Process.Kill())
 	requireEnds(t, dir)
 }
@@ -268,10 +268,10 @@ until [ -s root ]; do sleep 0.01; done; echo $$ >command
 			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 			hub.WaitRegistered(1)
 			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload,
-				Instance: &fleet.InstanceOf{Job: "j", Name: "0", StopGrace: fleet.Duration(time.Millisecond)}})
+				Instance: &api.InstanceOf{Job: "j", Name: "0", StopGrace: api.Duration(time.Millisecond)}})
 			result := hub.WaitResult("t1")
 			require.False(t, gone(readPID(t, filepath.Join(dir, "root"))))
-			require.Equal(t, fleet.AttemptTimedOut, result.Outcome, result.Error)
+			require.Equal(t, api.AttemptTimedOut, result.Outcome, result.Error)
 			require.True(t, result.Stuck)
 			require.Contains(t, result.Error, "cannot be killed, and lives on")
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "release"), nil, 0o600))
@@ -310,9 +310,9 @@ func TestAHealthCheckLeavesNothingBehind(t *testing.T) {
 	hub.WaitRegistered(1)
 	left := filepath.Join(dir, "left")
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload,
-		Instance: &fleet.InstanceOf{Job: "j", Name: "0", Health: &fleet.ServiceCheck{
+		Instance: &api.InstanceOf{Job: "j", Name: "0", Health: &api.ServiceCheck{
 			Command:  []string{"sh", "-c", "setsid sh -c 'echo $$ >" + left + "; exec sleep 1000' & until [ -s " + left + " ]; do sleep 0.01; done"},
-			Interval: fleet.Duration(time.Hour), Timeout: fleet.Duration(30 * time.Second)}}})
+			Interval: api.Duration(time.Hour), Timeout: api.Duration(30 * time.Second)}}})
 	require.Eventually(t, func() bool { return exists(left) && gone(readPID(t, left)) }, 30*time.Second,
 		10*time.Millisecond)
 	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})

@@ -18,7 +18,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -43,7 +43,7 @@ func TestExecSucceeds(t *testing.T) {
 	})
 	require.NoError(t, err)
 	result := execute(t, string(payload))
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 	var out agent.ExecResult
 	require.NoError(t, json.Unmarshal(result.Output, &out))
 	require.Equal(t, agent.ExecResult{ExitCode: 0, Stdout: "hello from " + dir + "\n", Stderr: "oops\n"}, out)
@@ -89,7 +89,7 @@ func TestExecFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result := execute(t, c.payload)
-			require.Equal(t, fleet.AttemptFailed, result.Outcome)
+			require.Equal(t, api.AttemptFailed, result.Outcome)
 			require.Contains(t, result.Error, c.error)
 			require.Equal(t, c.final, result.NonRetryable)
 			require.Equal(t, c.kind, result.ErrorType)
@@ -107,14 +107,14 @@ func TestQuietCommandOutlivesItsBeaconTimeout(t *testing.T) {
 	quiet.Payload = json.RawMessage(`{"command":["sleep","2"]}`)
 	hub.Assign(quiet)
 	result := hub.WaitResult("t1")
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 }
 
 func TestExecBoundsOutput(t *testing.T) {
 	t.Parallel()
 	result := execute(t,
 		`{"command":["sh","-c","echo first; yes 0123456789 | head -c 300000; echo last; head -c 70000 /dev/zero >&2"]}`)
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 	var out agent.ExecResult
 	require.NoError(t, json.Unmarshal(result.Output, &out))
 	require.LessOrEqual(t, len(out.Stdout), 64<<10)
@@ -140,11 +140,11 @@ func TestExecCancelKillsTheWholeGroup(t *testing.T) {
 			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 			hub.WaitRegistered(1)
 			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload,
-				StopGrace: new(fleet.Duration(time.Second))})
+				StopGrace: new(api.Duration(time.Second))})
 			require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil },
 				10*time.Second, 5*time.Millisecond)
 			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
-			require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("t1").Outcome)
+			require.Equal(t, api.AttemptCancelled, hub.WaitResult("t1").Outcome)
 			child := readPID(t, filepath.Join(dir, "child"))
 			require.Eventually(t, func() bool { return gone(child) }, 10*time.Second, 5*time.Millisecond,
 				"the command's child outlived it")
@@ -160,14 +160,14 @@ func TestExecIsKilledAtOnceWhenTheLeaseEnds(t *testing.T) {
 // TestAJobSaysHowLongACommandHasToEnd: without its job's word it would have 5 s.
 func TestAJobSaysHowLongACommandHasToEnd(t *testing.T) {
 	t.Parallel()
-	requireKilled(t, &agent.Task{Instance: &fleet.InstanceOf{StopGrace: fleet.Duration(100 * time.Millisecond)}},
+	requireKilled(t, &agent.Task{Instance: &api.InstanceOf{StopGrace: api.Duration(100 * time.Millisecond)}},
 		agent.ErrCancelled)
 }
 
 // TestATaskSaysHowLongACommandHasToEnd: without its task's word it would have 30 s.
 func TestATaskSaysHowLongACommandHasToEnd(t *testing.T) {
 	t.Parallel()
-	for _, grace := range []fleet.Duration{0, fleet.Duration(100 * time.Millisecond)} {
+	for _, grace := range []api.Duration{0, api.Duration(100 * time.Millisecond)} {
 		requireKilled(t, &agent.Task{Type: agent.ExecType, StopGrace: &grace}, agent.ErrCancelled)
 	}
 }

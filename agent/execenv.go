@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // facts are variables that tell a command what it works on. What there is not has none.
@@ -147,7 +147,7 @@ func (k *keptCheckpoint) save() {
 		return // it has written none
 	}
 	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, fleet.MaxCheckpointBytes+1))
+	content, err := io.ReadAll(io.LimitReader(file, api.MaxCheckpointBytes+1))
 	if text := string(content); err == nil && text != k.last {
 		k.last = text
 		if err := k.task.SaveCheckpoint(checkpointValue(text)); err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -27,7 +27,7 @@ func variables(t *testing.T, a protocol.Assignment) map[string]string {
 	a.Payload = json.RawMessage(`{"command":["env"],"env":{"MAINSTAY_TASK_ID":"forged","MAINSTAY_SERVER":"http://a"}}`)
 	hub.Assign(a)
 	result := hub.WaitResult(a.TaskID)
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 	var out agent.ExecResult
 	require.NoError(t, json.Unmarshal(result.Output, &out))
 	found := map[string]string{}
@@ -63,7 +63,7 @@ func TestWhatACommandIsTold(t *testing.T) {
 			map[string]string{"TASK_ID": "a1~.7", "ATTEMPT": "1", "CLUSTER": "demo", "AGENT_ID": "worker-1",
 				"IDEMPOTENCY_KEY": "a1~.7", "ELEMENT": "7", "SERVER": "http://a"}},
 		"an instance": {protocol.Assignment{TaskID: "web~~0", Attempt: 1, Cluster: "demo",
-			Instance: &fleet.InstanceOf{Job: "web", Name: "0"}},
+			Instance: &api.InstanceOf{Job: "web", Name: "0"}},
 			map[string]string{"TASK_ID": "web~~0", "ATTEMPT": "1", "CLUSTER": "demo", "AGENT_ID": "worker-1",
 				"IDEMPOTENCY_KEY": "web~~0", "JOB": "web", "INSTANCE": "0", "SERVER": "http://a"}},
 	} {
@@ -117,7 +117,7 @@ func TestTheLastCheckpointOfACommandThatFails(t *testing.T) {
 	hub.WaitRegistered(1)
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType,
 		Payload: json.RawMessage(`{"command":["sh","-c","echo 7 >$MAINSTAY_CHECKPOINT; exit 3"]}`)})
-	require.Equal(t, fleet.AttemptFailed, hub.WaitResult("t1").Outcome)
+	require.Equal(t, api.AttemptFailed, hub.WaitResult("t1").Outcome)
 	require.True(t, slices.ContainsFunc(hub.Polls(), func(p protocol.Poll) bool {
 		return len(p.Running) > 0 && string(p.Running[0].Checkpoint) == `"7\n"`
 	}))

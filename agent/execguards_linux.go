@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/proctree"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -112,8 +112,8 @@ func startGuard() (*guardProcess, error) {
 	defer func() { _ = theirs.Close() }()
 	g.process.Args = []string{proctree.Name}
 	g.process.Env = []string{"GOMAXPROCS=1"}
-	if id := os.Getenv(fleet.EnvSpawnID); id != "" { // its spawner sees by it whether anything of the agent is left
-		g.process.Env = append(g.process.Env, fleet.EnvSpawnID+"="+id)
+	if id := os.Getenv(api.EnvSpawnID); id != "" { // its spawner sees by it whether anything of the agent is left
+		g.process.Env = append(g.process.Env, api.EnvSpawnID+"="+id)
 	}
 	g.process.ExtraFiles = []*os.File{theirs}
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: proctree.AgentGone}

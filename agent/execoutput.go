@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // maxExecOutput bounds stdout and stderr each, in bytes.
@@ -17,7 +17,7 @@ const resultFrame = 64
 // resultLimit is how many bytes of JSON the task's result may have.
 func (t *Task) resultLimit() int {
 	if t.attempt == nil {
-		return fleet.MaxPayloadBytes
+		return api.MaxPayloadBytes
 	}
 	return min(t.attempt.resultLimit, t.attempt.mostOutput())
 }

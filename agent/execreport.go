@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // reportMark begins a line of a command's standard output that says how far the command is.
@@ -14,7 +14,7 @@ const reportMark = "::mainstay "
 
 // readReport reads what follows the mark, as in `progress=40 step="load rows" message=… estimate=10m`. A value with
 // blanks is in double quotes, as in Go.
-func readReport(text string) (p fleet.Progress, err error) {
+func readReport(text string) (p api.Progress, err error) {
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		name, rest, found := strings.Cut(text, "=")
 		if !found {
@@ -40,7 +40,7 @@ func readReport(text string) (p fleet.Progress, err error) {
 			if err != nil || took < 0 {
 				return p, fmt.Errorf("estimate must be a duration like 90s or 10m, not %q", value)
 			}
-			p.EstimatedDuration = fleet.Duration(took)
+			p.EstimatedDuration = api.Duration(took)
 		default:
 			return p, fmt.Errorf("there is no %q, only progress, step, message, estimate", name)
 		}

@@ -6,19 +6,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestReadReport(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]any{
-		"progress=40":                      fleet.Progress{Percent: 40},
-		"progress=40% step=load":           fleet.Progress{Percent: 40, Step: "load"},
-		` progress=100  step="load rows" `: fleet.Progress{Percent: 100, Step: "load rows"},
-		`step="a \"b\" ü=1" message=x=y`:   fleet.Progress{Step: `a "b" ü=1`, Message: "x=y"},
-		"progress=0 estimate=1h30m":        fleet.Progress{EstimatedDuration: fleet.Duration(90 * time.Minute)},
-		"step=":                            fleet.Progress{},
-		"":                                 fleet.Progress{},
+		"progress=40":                      api.Progress{Percent: 40},
+		"progress=40% step=load":           api.Progress{Percent: 40, Step: "load"},
+		` progress=100  step="load rows" `: api.Progress{Percent: 100, Step: "load rows"},
+		`step="a \"b\" ü=1" message=x=y`:   api.Progress{Step: `a "b" ü=1`, Message: "x=y"},
+		"progress=0 estimate=1h30m":        api.Progress{EstimatedDuration: api.Duration(90 * time.Minute)},
+		"step=":                            api.Progress{},
+		"":                                 api.Progress{},
 		"progress=101":                     `progress must be a whole number from 0 to 100, not "101"`,
 		"progress=4.5":                     `progress must be a whole number from 0 to 100, not "4.5"`,
 		"progress=":                        `progress must be a whole number from 0 to 100, not ""`,

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // What can never start fails at once, and says why.
@@ -64,7 +64,7 @@ func TestWhatCannotStart(t *testing.T) {
 			payload, err := json.Marshal(c.payload)
 			require.NoError(t, err)
 			result := execute(t, string(payload))
-			require.Equal(t, fleet.AttemptFailed, result.Outcome)
+			require.Equal(t, api.AttemptFailed, result.Outcome)
 			require.Contains(t, result.Error, c.why)
 			require.True(t, result.NonRetryable)
 		})

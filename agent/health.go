@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -34,8 +34,8 @@ func (a *Agent) ReportHealth(health float64, note string) {
 }
 
 // ReportLevel is ReportHealth with the name of a level.
-func (a *Agent) ReportLevel(level fleet.HealthLevel, note string) {
-	a.ReportHealth(fleet.ScoreOf(level), note)
+func (a *Agent) ReportLevel(level api.HealthLevel, note string) {
+	a.ReportHealth(api.ScoreOf(level), note)
 }
 
 func (a *Agent) ownHealth() (*float64, string) {
@@ -47,11 +47,11 @@ func (a *Agent) ownHealth() (*float64, string) {
 // SetProvider sets whether this agent has access to an outside service that tasks name as their provider, and until
 // when the service limits its rate. The agent sends it to its hub at once. Hubs prefer agents with access, and give no
 // task to an agent whose access to its provider is rate limited. It may be called at any time.
-func (a *Agent) SetProvider(name string, access fleet.ProviderAccess) error {
+func (a *Agent) SetProvider(name string, access api.ProviderAccess) error {
 	a.mu.Lock()
 	changed := maps.Clone(a.access)
 	if changed == nil {
-		changed = fleet.Providers{}
+		changed = api.Providers{}
 	}
 	changed[name] = access
 	if err := changed.Validate(); err != nil {
@@ -68,7 +68,7 @@ func (a *Agent) SetProvider(name string, access fleet.ProviderAccess) error {
 }
 
 // ownProviders has what SetProvider set; it is never changed in place.
-func (a *Agent) ownProviders() fleet.Providers {
+func (a *Agent) ownProviders() api.Providers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.access

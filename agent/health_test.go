@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -24,7 +24,7 @@ func TestOwnHealthIsToldSoon(t *testing.T) {
 		health float64
 		note   string
 	}{
-		{func() { b.agent.ReportLevel(fleet.HealthDegraded, "disk errors") }, 0.75, "disk errors"},
+		{func() { b.agent.ReportLevel(api.HealthDegraded, "disk errors") }, 0.75, "disk errors"},
 		{func() { b.agent.ReportHealth(-3, strings.Repeat("é", 150)) }, 0, strings.Repeat("é", 100)},
 		{func() { b.agent.SetHealth(1) }, 1, ""},
 	} {

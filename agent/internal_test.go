@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // LivesOn lets tests say that something which a task's command has started cannot be killed.
@@ -100,8 +100,8 @@ func TestHostMetrics(t *testing.T) {
 // Whose word counts for how long work has to end.
 func TestStopGrace(t *testing.T) {
 	t.Parallel()
-	second := fleet.Duration(time.Second)
-	minute, none := 60*second, fleet.Duration(0)
+	second := api.Duration(time.Second)
+	minute, none := 60*second, api.Duration(0)
 	for name, c := range map[string]struct {
 		task  Task
 		cause error
@@ -114,8 +114,8 @@ func TestStopGrace(t *testing.T) {
 		"at once":                         {Task{Type: ExecType, StopGrace: &none}, ErrCancelled, 0},
 		"its agent stops":                 {Task{Type: ExecType, StopGrace: &minute}, ErrStopping, 5 * time.Second},
 		"its agent stops, a shorter one":  {Task{Type: ExecType, StopGrace: &second}, ErrStopping, time.Second},
-		"an instance":                     {Task{Type: ExecType, Instance: &fleet.InstanceOf{}}, ErrCancelled, 5 * time.Second},
-		"an instance with its job's word": {Task{Type: ExecType, Instance: &fleet.InstanceOf{StopGrace: minute}}, ErrCancelled, time.Minute},
+		"an instance":                     {Task{Type: ExecType, Instance: &api.InstanceOf{}}, ErrCancelled, 5 * time.Second},
+		"an instance with its job's word": {Task{Type: ExecType, Instance: &api.InstanceOf{StopGrace: minute}}, ErrCancelled, time.Minute},
 	} {
 		require.Equal(t, c.want, c.task.stopGrace(c.cause), name)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // loopbacks are where an instance is asked unless its check has an address.
@@ -23,7 +23,7 @@ type listener struct {
 // whereToAsk are the addresses at which the instance itself listens on a port: an answer of another process, such as
 // the instance before it, says nothing about it. Where this cannot be found out, and for a port of its allocation,
 // which nobody had before, any answer counts.
-func (at *attempt) whereToAsk(port fleet.Port, address string) ([]netip.Addr, error) {
+func (at *attempt) whereToAsk(port api.ServicePort, address string) ([]netip.Addr, error) {
 	candidates := loopbacks
 	if address != "" {
 		given, err := netip.ParseAddr(address)

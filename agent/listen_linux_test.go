@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // An instance that does not listen does not pass because another one answers at its port.
@@ -20,7 +20,7 @@ func TestOnlyTheInstancesOwnListenerCounts(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	number := listener.Addr().(*net.TCPAddr).Port
-	check := &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: fleet.Port(strconv.Itoa(number))}}
+	check := &api.ServiceCheck{TCP: &api.TCPCheck{Port: api.ServicePort(strconv.Itoa(number))}}
 	other := exec.Command("sleep", "1000")
 	require.NoError(t, other.Start())
 	t.Cleanup(func() { _, _ = other.Process.Kill(), other.Wait() })
@@ -31,7 +31,7 @@ func TestOnlyTheInstancesOwnListenerCounts(t *testing.T) {
 	require.NoError(t, at.check(t.Context(), check), "it is in the command's tree")
 	at.guard.Store(int32(other.Process.Pid)) //nolint:gosec // a process id
 	require.ErrorContains(t, at.check(t.Context(), check), "another process listens on port "+strconv.Itoa(number))
-	at.task.Allocation = &fleet.Allocation{Ports: map[string]int{"http": number}}
+	at.task.Allocation = &api.Allocation{Ports: map[string]int{"http": number}}
 	require.NoError(t, at.check(t.Context(), check), "the port is the instance's own")
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -159,7 +159,7 @@ func (r *run) nextPoll() sentPoll {
 	metrics := r.metrics.read()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var state *fleet.StateSummary
+	var state *api.StateSummary
 	if r.agent.options.State != nil {
 		state = r.agent.options.State.summaryUnless(r.stateTold)
 	}
@@ -173,7 +173,7 @@ func (r *run) nextPoll() sentPoll {
 		Returned:   r.returned,
 		Providers:  providers,
 		State:      state,
-		Lease:      fleet.Duration(r.session.lease),
+		Lease:      api.Duration(r.session.lease),
 	}}
 	budget := checkpointBudget
 	for _, at := range r.attempts {
@@ -185,7 +185,7 @@ func (r *run) nextPoll() sentPoll {
 		default:
 			budget -= len(at.checkpoint)
 			entry.Checkpoint, listed.checkpoint = at.checkpoint, at.checkpointVersion
-			entry.CheckpointDigest = fleet.JSONDigest(at.checkpoint)
+			entry.CheckpointDigest = api.JSONDigest(at.checkpoint)
 		}
 		p.body.Running = append(p.body.Running, entry)
 		p.listed = append(p.listed, listed)

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -118,7 +118,7 @@ func TestHubRefusesAResultAsTooLarge(t *testing.T) {
 		hub.Assign(assign("t1", "gate"))
 		close(g.open)
 		result := hub.WaitResult("t1")
-		require.Equal(t, fleet.AttemptFailed, result.Outcome)
+		require.Equal(t, api.AttemptFailed, result.Outcome)
 		require.Contains(t, result.Error, "too large")
 		require.True(t, result.NonRetryable)
 	})
@@ -179,8 +179,8 @@ func TestForgottenSessionIsRegisteredAgainAndWorkGoesOn(t *testing.T) {
 				return false
 			})
 			close(g.open)
-			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
-			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t2").Outcome)
+			require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
+			require.Equal(t, api.AttemptCompleted, hub.WaitResult("t2").Outcome)
 			require.Equal(t, 1, g.count(), "the work was not touched")
 		})
 	}
@@ -201,7 +201,7 @@ func TestAnotherHubTakesOver(t *testing.T) {
 	require.Len(t, again.Running, 1)
 	two.WaitRunning("t1")
 	close(g.open)
-	require.Equal(t, fleet.AttemptCompleted, two.WaitResult("t1").Outcome)
+	require.Equal(t, api.AttemptCompleted, two.WaitResult("t1").Outcome)
 }
 
 func TestResultGoesToAnotherHub(t *testing.T) {
@@ -233,7 +233,7 @@ func TestHubAwayForLong(t *testing.T) {
 		pass(time.Minute)
 		require.Empty(t, hub.Results())
 		hub.Start()
-		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+		require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
 	})
 }
 

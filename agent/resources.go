@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // smiTimeout bounds nvidia-smi, which takes seconds where no driver keeps the devices awake.
@@ -24,8 +24,8 @@ const smiTimeout = 20 * time.Second
 // DetectResources finds what the machine has: cores and memory that the process may use, what the file system of its
 // working directory has left, and the GPUs that nvidia-smi lists, if there is one. Memory and disk are not known on
 // systems other than Linux. Each agent of a machine finds all of it.
-func DetectResources(ctx context.Context) (fleet.Inventory, error) {
-	found := fleet.Inventory{Amounts: fleet.Amounts{CPU: strconv.Itoa(runtime.GOMAXPROCS(0)),
+func DetectResources(ctx context.Context) (api.Inventory, error) {
+	found := api.Inventory{Amounts: api.Amounts{CPU: strconv.Itoa(runtime.GOMAXPROCS(0)),
 		Disk: mebibytes(diskFree())}}
 	_, meminfo := readHost()
 	if _, total, ok := parseMemory(meminfo); ok {
@@ -59,7 +59,7 @@ func mebibytes(n uint64) string {
 }
 
 // parseGPUs reads lines such as "0, NVIDIA H100 80GB HBM3, 81559". A GPU whose memory is not told can be had whole.
-func parseGPUs(list string) ([]fleet.Device, error) {
+func parseGPUs(list string) ([]api.Device, error) {
 	lines := csv.NewReader(strings.NewReader(list))
 	lines.TrimLeadingSpace = true
 	lines.FieldsPerRecord = 3
@@ -67,13 +67,13 @@ func parseGPUs(list string) ([]fleet.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	var devices []fleet.Device
+	var devices []api.Device
 	for _, line := range all {
 		index, err := strconv.Atoi(line[0])
 		if err != nil {
 			return nil, err
 		}
-		d := fleet.Device{Kind: "gpu", Vendor: "nvidia", Model: modelOf(line[1]), Index: index}
+		d := api.Device{Kind: "gpu", Vendor: "nvidia", Model: modelOf(line[1]), Index: index}
 		if size, err := strconv.ParseUint(strings.TrimSpace(line[2]), 10, 40); err == nil {
 			d.Memory = mebibytes(size << 20)
 		}
@@ -88,10 +88,10 @@ func modelOf(name string) string {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
 	})
 	model := strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "nvidia" }), "-")
-	return model[:min(len(model), fleet.MaxIDLength)]
+	return model[:min(len(model), api.MaxIDLength)]
 }
 
-func checkResources(r *fleet.Inventory) error {
+func checkResources(r *api.Inventory) error {
 	if r == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func checkResources(r *fleet.Inventory) error {
 }
 
 // portInUse is one of an allocation's ports that the agent cannot listen on; 0: it can on all.
-func portInUse(a *fleet.Allocation) int {
+func portInUse(a *api.Allocation) int {
 	if a == nil {
 		return 0
 	}
@@ -122,13 +122,13 @@ func portInUse(a *fleet.Allocation) int {
 }
 
 // volumesOf are the paths of an allocation's volumes.
-func volumesOf(r *fleet.Inventory, a *fleet.Allocation) map[string]string {
+func volumesOf(r *api.Inventory, a *api.Allocation) map[string]string {
 	if r == nil || a == nil {
 		return nil
 	}
 	paths := map[string]string{}
 	for _, v := range r.Volumes {
-		if slices.ContainsFunc(a.Volumes, func(given fleet.VolumeDemand) bool { return given.Name == v.Name }) {
+		if slices.ContainsFunc(a.Volumes, func(given api.VolumeDemand) bool { return given.Name == v.Name }) {
 			paths[v.Name] = v.Path
 		}
 	}

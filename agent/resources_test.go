@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/freeport"
 )
@@ -36,7 +36,7 @@ echo "1, GRID T4-2Q, [N/A]"`)
 	found, err := agent.DetectResources(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, found.Validate())
-	require.Equal(t, []fleet.Device{
+	require.Equal(t, []api.Device{
 		{Kind: "gpu", Vendor: "nvidia", Model: "h100-80gb-hbm3", Memory: "81559Mi"},
 		{Kind: "gpu", Vendor: "nvidia", Model: "grid-t4-2q", Index: 1},
 	}, found.Devices)
@@ -61,17 +61,17 @@ func TestCommandGetsItsAllocation(t *testing.T) {
 	dir := t.TempDir()
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	start(t, hub, func(o *agent.Options) {
-		o.Resources = &fleet.Inventory{Volumes: []fleet.Volume{{Name: "models", Path: dir}, {Name: "other", Path: "/"}}}
+		o.Resources = &api.Inventory{Volumes: []api.Volume{{Name: "models", Path: dir}, {Name: "other", Path: "/"}}}
 	}, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 	require.Equal(t, dir, hub.WaitRegistered(1).Resources.Volumes[0].Path)
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: json.RawMessage(`{"command":["env"]}`),
-		Allocation: &fleet.Allocation{
-			Devices: []fleet.DeviceShare{{Kind: "gpu", Index: 2}, {Kind: "gpu", Memory: "8Gi"}, {Kind: "fpga", Index: 1}},
-			Volumes: []fleet.VolumeDemand{{Name: "models"}},
+		Allocation: &api.Allocation{
+			Devices: []api.DeviceShare{{Kind: "gpu", Index: 2}, {Kind: "gpu", Memory: "8Gi"}, {Kind: "fpga", Index: 1}},
+			Volumes: []api.VolumeDemand{{Name: "models"}},
 			Ports:   map[string]int{"http-api": port},
 		}})
 	result := hub.WaitResult("t1")
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 	var out agent.ExecResult
 	require.NoError(t, json.Unmarshal(result.Output, &out))
 	lines := strings.Split(out.Stdout, "\n")
@@ -91,7 +91,7 @@ func TestPortInUseGoesBack(t *testing.T) {
 	start(t, hub, nil, map[string]agent.Handler{"echo": func(context.Context, *agent.Task) (any, error) { return 1, nil }})
 	hub.WaitRegistered(1)
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: "echo",
-		Allocation: &fleet.Allocation{Ports: map[string]int{"http": port}}})
+		Allocation: &api.Allocation{Ports: map[string]int{"http": port}}})
 	poll := hub.WaitPoll("the delivery comes back", func(p protocol.Poll) bool { return len(p.Returned) > 0 })
 	require.Equal(t, port, poll.Returned[0].PortInUse)
 	require.Empty(t, hub.Results())
@@ -101,7 +101,7 @@ func TestVolumesMustBeFolders(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "models", "/no/such/folder", "/etc/passwd"} {
 		_, err := agent.New(agent.Options{HubURLs: []string{"http://127.0.0.1:1"}, Cluster: "c", ID: "a",
-			Resources: &fleet.Inventory{Volumes: []fleet.Volume{{Name: "models", Path: path}}}})
+			Resources: &api.Inventory{Volumes: []api.Volume{{Name: "models", Path: path}}}})
 		require.ErrorContains(t, err, "volume models: its path must be the absolute path of a folder", path)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -36,8 +36,8 @@ func attach(result *protocol.Result, output any, most int) {
 	case len(data) > most:
 		fail(result, fmt.Sprintf("the result has %d bytes, %d are allowed: store it elsewhere and return where",
 			len(data), most))
-	case fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth) != nil:
-		fail(result, "the result cannot be sent: "+fleet.ErrJSONDepth.Error())
+	case api.CheckJSONDepth(data, api.MaxJSONValueDepth) != nil:
+		fail(result, "the result cannot be sent: "+api.ErrJSONDepth.Error())
 	default:
 		result.Output = data
 	}
@@ -45,7 +45,7 @@ func attach(result *protocol.Result, output any, most int) {
 
 // fail makes a result a final failure.
 func fail(result *protocol.Result, why string) {
-	result.Outcome, result.Output, result.Error, result.NonRetryable = fleet.AttemptFailed, nil, why, true
+	result.Outcome, result.Output, result.Error, result.NonRetryable = api.AttemptFailed, nil, why, true
 }
 
 // deliver sends a result, to any hub, until it is answered. The attempt keeps its slot until then.
@@ -103,9 +103,9 @@ func (r *run) settled(at *attempt, result *protocol.Result, err error) {
 	r.done.add(at.attemptKey)
 	for outcome := range result.Outcomes() {
 		switch outcome {
-		case fleet.AttemptCompleted:
+		case api.AttemptCompleted:
 			r.counters.Completed++
-		case fleet.AttemptFailed, fleet.AttemptTimedOut:
+		case api.AttemptFailed, api.AttemptTimedOut:
 			r.counters.Failed++
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -237,7 +237,7 @@ func (r *run) anyRunning() (*attempt, int) {
 }
 
 // currentRole is the role while the lease is good.
-func (r *run) currentRole() fleet.Role {
+func (r *run) currentRole() api.Role {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leaseFrom.IsZero() || time.Since(r.leaseFrom) > r.lease {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -90,7 +90,7 @@ func (r *run) registration() protocol.Register {
 		AgentID:    o.ID,
 		InstanceID: r.instance,
 		Cluster:    o.Cluster,
-		AgentProfile: fleet.AgentProfile{
+		AgentProfile: api.AgentProfile{
 			MaxTasks:         o.Slots,
 			TaskTypes:        r.agent.taskTypes(),
 			Capabilities:     o.Capabilities,
@@ -247,7 +247,7 @@ func (r *run) checkLease() {
 	r.mu.Lock()
 	if r.leaseOver() {
 		for _, at := range r.attempts {
-			if at.task.RetrySafety == fleet.Fenced && !at.leaseExpired {
+			if at.task.RetrySafety == api.Fenced && !at.leaseExpired {
 				at.leaseExpired = true
 				expired = append(expired, at)
 			}
@@ -276,7 +276,7 @@ func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	defer r.mu.Unlock()
 	late, over := r.lease > 0 && time.Since(answer.poll.sentAt) >= r.lease, r.leaseOver()
 	return slices.DeleteFunc(answer.polled.Assignments, func(a protocol.Assignment) bool {
-		no := late || over && a.RetrySafety == fleet.Fenced
+		no := late || over && a.RetrySafety == api.Fenced
 		if no {
 			r.giveBack(a, 0)
 		}
@@ -294,7 +294,7 @@ func (r *run) giveBack(a protocol.Assignment, portInUse int) {
 // hasFenced reports whether fenced work runs. The mutex is held.
 func (r *run) hasFenced() bool {
 	for _, at := range r.attempts {
-		if at.task.RetrySafety == fleet.Fenced {
+		if at.task.RetrySafety == api.Fenced {
 			return true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -36,13 +36,13 @@ type State struct {
 
 	taking sync.Mutex // held while OnChange is called, so that changes come in order
 	mu     sync.Mutex
-	table  fleet.StateTable
-	role   fleet.Role
+	table  api.StateTable
+	role   api.Role
 	epoch  int64
 	wrote  func() // reports to the run that the state changed; nil while there is none
 	digest string // of the table; empty: the table changed since
 	// mine is what this agent last wrote as its own entries: a sync's copy does not win over it.
-	mine map[fleet.StateRef]ownEntry
+	mine map[api.StateRef]ownEntry
 }
 
 // ownEntry is what an agent says of itself.
@@ -53,7 +53,7 @@ type ownEntry struct {
 
 // StateChange is one entry that a sync brought.
 type StateChange struct {
-	Section fleet.StateSection
+	Section api.StateSection
 	Key     string
 	Value   json.RawMessage // nil: it was removed
 }
@@ -63,12 +63,12 @@ func NewState() *State { return &State{} }
 
 // SetConfiguration writes an entry of the configuration: any value that JSON can have, up to 32 KiB.
 func (s *State) SetConfiguration(key string, value any) error {
-	return s.write(fleet.StateConfiguration, key, value)
+	return s.write(api.StateConfiguration, key, value)
 }
 
 // RemoveConfiguration removes an entry of the configuration.
 func (s *State) RemoveConfiguration(key string) error {
-	return s.remove(fleet.StateConfiguration, key)
+	return s.remove(api.StateConfiguration, key)
 }
 
 // Configuration returns a copy of the configuration.
@@ -76,24 +76,24 @@ func (s *State) Configuration() map[string]json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string]json.RawMessage{}
-	for key, e := range s.table.Section(fleet.StateConfiguration) {
+	for key, e := range s.table.Section(api.StateConfiguration) {
 		found[key] = slices.Clone(e.Value)
 	}
 	return found
 }
 
 // SetDigest writes the digest of something that the agent has cached, such as an image.
-func (s *State) SetDigest(key, digest string) error { return s.write(fleet.StateDigests, key, digest) }
+func (s *State) SetDigest(key, digest string) error { return s.write(api.StateDigests, key, digest) }
 
 // RemoveDigest removes the digest of something cached.
-func (s *State) RemoveDigest(key string) error { return s.remove(fleet.StateDigests, key) }
+func (s *State) RemoveDigest(key string) error { return s.remove(api.StateDigests, key) }
 
 // Digests returns a copy of the cached digests.
 func (s *State) Digests() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string]string{}
-	for key, e := range s.table.Section(fleet.StateDigests) {
+	for key, e := range s.table.Section(api.StateDigests) {
 		var digest string
 		if json.Unmarshal(e.Value, &digest) == nil {
 			found[key] = digest
@@ -104,50 +104,50 @@ func (s *State) Digests() map[string]string {
 
 // Targets returns the deployment targets that an agent of the cluster had when it last wrote its state.
 func (s *State) Targets(agentID string) []string {
-	return own[[]string](s, fleet.StateTargets, agentID)
+	return own[[]string](s, api.StateTargets, agentID)
 }
 
 // Tasks returns what an agent of the cluster ran at the last state sync.
-func (s *State) Tasks(agentID string) []fleet.TaskState {
-	return own[[]fleet.TaskState](s, fleet.StateTasks, agentID)
+func (s *State) Tasks(agentID string) []api.TaskState {
+	return own[[]api.TaskState](s, api.StateTasks, agentID)
 }
 
 // Summary describes the state in short: states with the same digest are the same.
-func (s *State) Summary() fleet.StateSummary {
+func (s *State) Summary() api.StateSummary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.table.Summary()
 }
 
-func own[T any](s *State, section fleet.StateSection, agentID string) T {
+func own[T any](s *State, section api.StateSection, agentID string) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var value T
-	if e, known := s.table.Get(fleet.StateRef{Section: section, Key: agentID}); known {
+	if e, known := s.table.Get(api.StateRef{Section: section, Key: agentID}); known {
 		_ = json.Unmarshal(e.Value, &value) // another agent's entry may be anything
 	}
 	return value
 }
 
-func (s *State) write(section fleet.StateSection, key string, value any) error {
+func (s *State) write(section api.StateSection, key string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("agent: encode a state entry: %w", err)
 	}
 	return s.change(func() (bool, error) {
-		if s.role == fleet.RoleStandby {
+		if s.role == api.RoleStandby {
 			return false, ErrStandby
 		}
-		return s.table.Write(fleet.StateRef{Section: section, Key: key}, data, s.epoch)
+		return s.table.Write(api.StateRef{Section: section, Key: key}, data, s.epoch)
 	})
 }
 
-func (s *State) remove(section fleet.StateSection, key string) error {
+func (s *State) remove(section api.StateSection, key string) error {
 	return s.change(func() (bool, error) {
-		if s.role == fleet.RoleStandby {
+		if s.role == api.RoleStandby {
 			return false, ErrStandby
 		}
-		return s.table.Remove(fleet.StateRef{Section: section, Key: key}, s.epoch)
+		return s.table.Remove(api.StateRef{Section: section, Key: key}, s.epoch)
 	})
 }
 
@@ -170,15 +170,15 @@ func (s *State) change(do func() (bool, error)) error {
 }
 
 // setOwn writes the agent's own entry. An empty value over no entry writes nothing.
-func (s *State) setOwn(section fleet.StateSection, agentID string, value any, empty bool, epoch int64) error {
+func (s *State) setOwn(section api.StateSection, agentID string, value any, empty bool, epoch int64) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("agent: encode a state entry: %w", err)
 	}
 	return s.change(func() (bool, error) {
-		ref := fleet.StateRef{Section: section, Key: agentID}
+		ref := api.StateRef{Section: section, Key: agentID}
 		if s.mine == nil {
-			s.mine = map[fleet.StateRef]ownEntry{}
+			s.mine = map[api.StateRef]ownEntry{}
 		}
 		s.mine[ref] = ownEntry{data, epoch}
 		if _, known := s.table.Get(ref); empty && !known {
@@ -190,7 +190,7 @@ func (s *State) setOwn(section fleet.StateSection, agentID string, value any, em
 
 // take applies the entries of a sync, and drops those that it names. Over a newer copy of this agent's own entry, which
 // an earlier process or somebody else wrote, it writes its own again.
-func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error {
+func (s *State) take(entries []api.StateEntry, forget []api.StateRef) error {
 	s.taking.Lock()
 	defer s.taking.Unlock()
 	var changes []StateChange
@@ -229,7 +229,7 @@ func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error 
 }
 
 // summaryUnless describes the state in short; nil if the hub knows its digest.
-func (s *State) summaryUnless(told string) *fleet.StateSummary {
+func (s *State) summaryUnless(told string) *api.StateSummary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.digest != "" && s.digest == told {
@@ -267,7 +267,7 @@ func (r *run) takeStateRole(c protocol.Command) {
 	s.mu.Lock()
 	s.role, s.epoch = c.Role, c.Epoch
 	s.mu.Unlock()
-	r.logOwn(s.setOwn(fleet.StateTargets, r.agent.options.ID, c.Targets, len(c.Targets) == 0, c.Epoch))
+	r.logOwn(s.setOwn(api.StateTargets, r.agent.options.ID, c.Targets, len(c.Targets) == 0, c.Epoch))
 }
 
 func (r *run) logOwn(err error) {
@@ -317,17 +317,17 @@ func (r *run) obeyState(c protocol.Command) {
 
 // tellTasks writes the agent's running tasks into its own entry.
 func (r *run) tellTasks(s *State) {
-	var tasks []fleet.TaskState
+	var tasks []api.TaskState
 	r.mu.Lock()
 	for key, at := range r.attempts {
 		if !at.reported {
-			tasks = append(tasks, fleet.TaskState{TaskID: key.task, Attempt: key.number, Type: at.task.Type,
+			tasks = append(tasks, api.TaskState{TaskID: key.task, Attempt: key.number, Type: at.task.Type,
 				StartedAt: at.startedAt.UTC()})
 		}
 	}
 	epoch := r.role.Epoch
 	r.mu.Unlock()
-	slices.SortFunc(tasks, func(a, b fleet.TaskState) int { return strings.Compare(a.TaskID, b.TaskID) })
+	slices.SortFunc(tasks, func(a, b api.TaskState) int { return strings.Compare(a.TaskID, b.TaskID) })
 	tasks = tasks[:min(len(tasks), maxTaskStates)]
-	r.logOwn(s.setOwn(fleet.StateTasks, r.agent.options.ID, tasks, len(tasks) == 0, epoch))
+	r.logOwn(s.setOwn(api.StateTasks, r.agent.options.ID, tasks, len(tasks) == 0, epoch))
 }

@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -52,7 +52,7 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 	state.OnChange = func(c agent.StateChange) { changes <- c }
 	require.NoError(t, state.SetConfiguration("a", 1))
 	keeping(t, hub, state)
-	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 7,
+	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: api.RoleLeader, Epoch: 7,
 		Targets: []string{"host-1"}})
 	hub.Assign(assign("t1", "gate"))
 	hub.WaitPoll("t1", func(p protocol.Poll) bool { return len(p.Running) == 1 && state.Targets("worker-1") != nil })
@@ -65,9 +65,9 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 	require.Equal(t, "t1", state.Tasks("worker-1")[0].TaskID)
 	require.Empty(t, report.Entries)
 
-	ref := fleet.StateRef{Section: fleet.StateConfiguration, Key: "a"}
+	ref := api.StateRef{Section: api.StateConfiguration, Key: "a"}
 	hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r2",
-		Refs: []fleet.StateRef{ref, {Section: fleet.StateDigests, Key: "none"}}})
+		Refs: []api.StateRef{ref, {Section: api.StateDigests, Key: "none"}}})
 	entries := hub.WaitState("r2").Entries
 	require.Len(t, entries, 1)
 	require.Equal(t, json.RawMessage("1"), entries[0].Value)
@@ -76,19 +76,19 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 	newer.Epoch, newer.Value, newer.Digest = 8, json.RawMessage("2"), "00112233"
 	broken := newer
 	broken.Section = "secrets"
-	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r3", Entries: []fleet.StateEntry{broken, newer}})
+	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r3", Entries: []api.StateEntry{broken, newer}})
 	report = hub.WaitState("r3")
 	require.NotEmpty(t, report.Error, "one could not be taken")
-	require.Equal(t, agent.StateChange{Section: fleet.StateConfiguration, Key: "a", Value: json.RawMessage("2")},
+	require.Equal(t, agent.StateChange{Section: api.StateConfiguration, Key: "a", Value: json.RawMessage("2")},
 		<-changes)
 	require.Equal(t, json.RawMessage("2"), state.Configuration()["a"])
-	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r4", Entries: []fleet.StateEntry{newer},
-		Refs: []fleet.StateRef{{Section: fleet.StateTargets, Key: "worker-1"}}})
+	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r4", Entries: []api.StateEntry{newer},
+		Refs: []api.StateRef{{Section: api.StateTargets, Key: "worker-1"}}})
 	require.Empty(t, hub.WaitState("r4").Error)
-	require.Equal(t, fleet.StateTargets, (<-changes).Section,
+	require.Equal(t, api.StateTargets, (<-changes).Section,
 		"what is the same is no change; what is to be forgotten is")
 
-	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleStandby, Epoch: 9})
+	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: api.RoleStandby, Epoch: 9})
 	require.Eventually(t, func() bool { return state.SetDigest("image", "sha256:1") != nil }, 15*time.Second,
 		5*time.Millisecond)
 	require.ErrorIs(t, state.RemoveConfiguration("a"), agent.ErrStandby)
@@ -98,17 +98,17 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 func TestStateKeepsItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		version fleet.StateVersion
+		version api.StateVersion
 		digest  string
 		targets []string
 		error   string
 	}{
-		"of another process":   {fleet.StateVersion{Epoch: 7, Number: 50}, "00112233", []string{"host-1"}, ""},
-		"with the same digest": {fleet.StateVersion{Epoch: 7, Number: 50}, "", []string{"host-1"}, ""},
-		"of a high epoch":      {fleet.StateVersion{Epoch: 1 << 53, Number: 1}, "00112233", []string{"host-1"}, ""},
-		"without a next number": {fleet.StateVersion{Epoch: 7, Number: 1 << 53}, "00112233", []string{"host-1"},
+		"of another process":   {api.StateVersion{Epoch: 7, Number: 50}, "00112233", []string{"host-1"}, ""},
+		"with the same digest": {api.StateVersion{Epoch: 7, Number: 50}, "", []string{"host-1"}, ""},
+		"of a high epoch":      {api.StateVersion{Epoch: 1 << 53, Number: 1}, "00112233", []string{"host-1"}, ""},
+		"without a next number": {api.StateVersion{Epoch: 7, Number: 1 << 53}, "00112233", []string{"host-1"},
 			"so that there is a next one"},
-		"while it has none": {fleet.StateVersion{Epoch: 7, Number: 50}, "00112233", nil, ""},
+		"while it has none": {api.StateVersion{Epoch: 7, Number: 50}, "00112233", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,19 +116,19 @@ func TestStateKeepsItsOwnEntry(t *testing.T) {
 			state := agent.NewState()
 			state.OnChange = func(c agent.StateChange) { t.Error("it is no change", c) }
 			keeping(t, hub, state)
-			ref := fleet.StateRef{Section: fleet.StateTargets, Key: "worker-1"}
-			hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Epoch: 7, Targets: c.targets})
-			hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r1", Refs: []fleet.StateRef{ref}})
+			ref := api.StateRef{Section: api.StateTargets, Key: "worker-1"}
+			hub.Command(protocol.Command{Type: protocol.CommandRole, Role: api.RoleMember, Epoch: 7, Targets: c.targets})
+			hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r1", Refs: []api.StateRef{ref}})
 			entries := hub.WaitState("r1").Entries
-			copied := fleet.StateEntry{StateRef: ref, StateVersion: c.version, Digest: c.digest,
+			copied := api.StateEntry{StateRef: ref, StateVersion: c.version, Digest: c.digest,
 				Value: json.RawMessage(`["stolen"]`)}
 			if c.digest == "" {
 				copied.Digest = entries[0].Digest
 			}
-			hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r2", Entries: []fleet.StateEntry{copied}})
+			hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r2", Entries: []api.StateEntry{copied}})
 			require.Contains(t, hub.WaitState("r2").Error, c.error)
 			require.Equal(t, c.targets, state.Targets("worker-1"))
-			hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r3", Refs: []fleet.StateRef{ref}})
+			hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r3", Refs: []api.StateRef{ref}})
 			now := hub.WaitState("r3").Entries[0]
 			require.Equal(t, c.error == "", now.Newer(c.version))
 			require.NoError(t, state.SetConfiguration("later", 1))

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Status is the agent's own view of its state.
 type Status struct {
-	Status        string     `json:"status"` // healthy, unhealthy or stopping
-	AgentID       string     `json:"agent_id"`
-	Cluster       string     `json:"cluster"`
-	Role          fleet.Role `json:"role,omitempty"` // absent while it has none
-	UptimeSeconds int64      `json:"uptime_seconds"`
+	Status        string   `json:"status"` // healthy, unhealthy or stopping
+	AgentID       string   `json:"agent_id"`
+	Cluster       string   `json:"cluster"`
+	Role          api.Role `json:"role,omitempty"` // absent while it has none
+	UptimeSeconds int64    `json:"uptime_seconds"`
 	// ActiveLeases counts the leadership and the shards that it holds now.
 	ActiveLeases int `json:"active_leases"`
 	// LastHeartbeatSuccess: a hub answered the newest heartbeat. LastHeartbeat is when a hub last answered one.
@@ -71,7 +71,7 @@ func (a *Agent) Status() Status {
 	if s.Role != "" {
 		s.ActiveLeases = len(r.role.Shards)
 	}
-	if s.Role == fleet.RoleLeader {
+	if s.Role == api.RoleLeader {
 		s.ActiveLeases++
 	}
 	b := r.beat

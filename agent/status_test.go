@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -123,7 +123,7 @@ func TestAgentHealthFollowsTheFailureThreshold(t *testing.T) {
 		idle := func(ctx context.Context, _ *agent.Task) (any, error) { return nil, ctx.Err() }
 		b := start(t, hub, func(o *agent.Options) { o.DialContext = hub.Dial }, map[string]agent.Handler{"t": idle})
 		b.await(agent.EventRegistered)
-		hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 2, Shards: []int{1, 2}})
+		hub.Command(protocol.Command{Type: protocol.CommandRole, Role: api.RoleLeader, Epoch: 2, Shards: []int{1, 2}})
 		passes := func(d time.Duration) { <-time.After(d); synctest.Wait() }
 		passes(time.Second)
 		_, status := probe(t, b.agent, "/health")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Handler runs one attempt of a task. Its return value becomes the task's result, as JSON. ctx ends when the attempt
@@ -21,11 +21,11 @@ type Task struct {
 	Cluster     string
 	Attempt     int
 	Payload     json.RawMessage
-	RetrySafety fleet.RetrySafety
+	RetrySafety api.RetrySafety
 	// Timeout is how long the handler may run; ctx has the deadline. 0 means no bound.
 	Timeout time.Duration
 	// StopGrace is how long its work has to end once ctx has ended; nil: see fleet.GraceOf.
-	StopGrace *fleet.Duration
+	StopGrace *api.Duration
 	// Checkpoint is the newest checkpoint of an earlier attempt, or nil.
 	Checkpoint json.RawMessage
 	Labels     map[string]string
@@ -35,9 +35,9 @@ type Task struct {
 	// Element is the place of an array's element, from 0; nil for other tasks.
 	Element *int
 	// Instance is set of an instance of a job.
-	Instance *fleet.InstanceOf
+	Instance *api.InstanceOf
 	// Allocation is what the task got of what it asked for with place, or nil. Volumes has the paths of its volumes.
-	Allocation *fleet.Allocation
+	Allocation *api.Allocation
 	Volumes    map[string]string
 	// IdempotencyKey is the same for every attempt of the work, for calls of services that know such keys.
 	IdempotencyKey string
@@ -64,16 +64,16 @@ const (
 // Progress reports how far the handler is, 0 to 100, and its current step. It is sent with the next heartbeat and
 // counts as a beacon.
 func (t *Task) Progress(percent int, step string) {
-	t.ReportProgress(fleet.Progress{Percent: percent, Step: step})
+	t.ReportProgress(api.Progress{Percent: percent, Step: step})
 }
 
 // ReportProgress is Progress with a message for people of up to 1,000 bytes, and how long the attempt probably takes in
 // all, which holds until another is given.
-func (t *Task) ReportProgress(p fleet.Progress) {
+func (t *Task) ReportProgress(p api.Progress) {
 	if t.attempt == nil {
 		return
 	}
-	p = fleet.Progress{Percent: min(100, max(0, p.Percent)), Step: cutText(p.Step, maxStep),
+	p = api.Progress{Percent: min(100, max(0, p.Percent)), Step: cutText(p.Step, maxStep),
 		Message: cutText(p.Message, maxMessage), EstimatedDuration: max(0, p.EstimatedDuration)}
 	t.attempt.report(func(at *attempt) {
 		if p.EstimatedDuration == 0 && at.progress != nil {
@@ -102,11 +102,11 @@ func (t *Task) SaveCheckpoint(v any) error {
 	if err != nil {
 		return fmt.Errorf("agent: encode checkpoint: %w", err)
 	}
-	if len(data) > fleet.MaxCheckpointBytes {
+	if len(data) > api.MaxCheckpointBytes {
 		return fmt.Errorf("agent: the checkpoint has %d bytes, %d are allowed: store it elsewhere and save where",
-			len(data), fleet.MaxCheckpointBytes)
+			len(data), api.MaxCheckpointBytes)
 	}
-	if err := fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth); err != nil {
+	if err := api.CheckJSONDepth(data, api.MaxJSONValueDepth); err != nil {
 		return fmt.Errorf("agent: the checkpoint: %w", err)
 	}
 	if t.attempt == nil || t.Element != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -17,7 +17,7 @@ import (
 // or an error.
 type taskLog struct {
 	mu   sync.Mutex
-	tail fleet.LogTail
+	tail api.LogTail
 
 	// While a hub wants lines:
 	until    time.Time     // until then lines are sent as they come, because somebody reads them
@@ -34,7 +34,7 @@ const goesOn = "…"
 
 // splitLine cuts what fits into a line from the beginning of a text that is too long for one.
 func splitLine(text string) (line, rest string) {
-	n := fleet.MaxLogLineBytes - len(goesOn)
+	n := api.MaxLogLineBytes - len(goesOn)
 	for i := n; i > n-utf8.UTFMax; i-- { // between two characters; what is not UTF-8 is cut anywhere
 		if utf8.RuneStart(text[i]) {
 			n = i
@@ -49,7 +49,7 @@ func (l *taskLog) add(stream, text string) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(text) > fleet.MaxLogLineBytes {
+	for len(text) > api.MaxLogLineBytes {
 		line, rest := splitLine(text)
 		l.addLine(stream, line+goesOn)
 		text = rest
@@ -60,7 +60,7 @@ func (l *taskLog) add(stream, text string) {
 
 // addLine keeps a line. The mutex is held.
 func (l *taskLog) addLine(stream, text string) {
-	l.tail.Add(fleet.LogLine{Number: l.tail.Last() + 1, At: time.Now().UTC(), Stream: stream, Text: text})
+	l.tail.Add(api.LogLine{Number: l.tail.Last() + 1, At: time.Now().UTC(), Stream: stream, Text: text})
 }
 
 // signal wakes the goroutine that sends, if there is one. The mutex is held.
@@ -86,7 +86,7 @@ type lineWriter struct {
 	begun   bool   // the line has begun, perhaps with no text
 	after   byte   // the byte that ended the last line
 	// report takes the lines that say how far a command is; nil: there are none.
-	report func(fleet.Progress)
+	report func(api.Progress)
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -115,11 +115,11 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 func (w *lineWriter) keep(p []byte) {
 	w.begun = true
 	w.line = append(w.line, p...)
-	if len(w.line) <= fleet.MaxLogLineBytes {
+	if len(w.line) <= api.MaxLogLineBytes {
 		return
 	}
 	rest := string(w.line)
-	for len(rest) > fleet.MaxLogLineBytes {
+	for len(rest) > api.MaxLogLineBytes {
 		var line string
 		line, rest = splitLine(rest)
 		w.attempt.output.add(w.stream, line+goesOn)

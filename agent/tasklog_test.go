@@ -14,16 +14,16 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
 func watch(task string, after int64) protocol.Command {
 	return protocol.Command{Type: protocol.CommandLog, TaskID: task, Attempt: 1, After: after,
-		Hold: fleet.Duration(time.Minute)}
+		Hold: api.Duration(time.Minute)}
 }
 
-func texts(lines []fleet.LogLine) []string {
+func texts(lines []api.LogLine) []string {
 	list := make([]string, len(lines))
 	for i, line := range lines {
 		list[i] = line.Text
@@ -93,7 +93,7 @@ func TestLogTravelsNowAndThenWhereAHubKeepsIt(t *testing.T) {
 		hub.Assign(assign("t1", "talk"))
 		hub.WaitRunning("t1")
 		keep := watch("t1", 0)
-		keep.Hold, keep.Every = 0, fleet.Duration(5*time.Second)
+		keep.Hold, keep.Every = 0, api.Duration(5*time.Second)
 		hub.Command(keep)
 		hub.Until("the answer", func() bool { return hub.LogRequests() == 1 })
 		for range 20 {
@@ -156,7 +156,7 @@ func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		log   func(*agent.Task)
-		check func(*testing.T, []fleet.LogLine)
+		check func(*testing.T, []api.LogLine)
 	}{
 		"lines": {
 			func(task *agent.Task) {
@@ -164,8 +164,8 @@ func TestLogIsBounded(t *testing.T) {
 					task.Log(fmt.Sprint(i))
 				}
 			},
-			func(t *testing.T, lines []fleet.LogLine) {
-				require.Len(t, lines, fleet.MaxLogLines)
+			func(t *testing.T, lines []api.LogLine) {
+				require.Len(t, lines, api.MaxLogLines)
 				require.EqualValues(t, 1501, lines[0].Number)
 				require.Equal(t, "1999", lines[len(lines)-1].Text)
 			},
@@ -176,14 +176,14 @@ func TestLogIsBounded(t *testing.T) {
 					task.Log(strings.Repeat("x", 4<<10))
 				}
 			},
-			func(t *testing.T, lines []fleet.LogLine) { require.Len(t, lines, 16) },
+			func(t *testing.T, lines []api.LogLine) { require.Len(t, lines, 16) },
 		},
 		"line": {
 			func(task *agent.Task) { task.Log(strings.Repeat("é", 4500) + "\nnext") },
-			func(t *testing.T, lines []fleet.LogLine) {
+			func(t *testing.T, lines []api.LogLine) {
 				var all strings.Builder
 				for _, line := range lines[:len(lines)-2] {
-					require.LessOrEqual(t, len(line.Text), fleet.MaxLogLineBytes)
+					require.LessOrEqual(t, len(line.Text), api.MaxLogLineBytes)
 					piece, goesOn := strings.CutSuffix(line.Text, "…")
 					require.True(t, goesOn)
 					all.WriteString(piece)
@@ -194,28 +194,28 @@ func TestLogIsBounded(t *testing.T) {
 		},
 		"a full line": {
 			func(task *agent.Task) { task.Log(strings.Repeat("é", 2<<10) + "\nnext") },
-			func(t *testing.T, lines []fleet.LogLine) {
+			func(t *testing.T, lines []api.LogLine) {
 				require.Equal(t, []string{strings.Repeat("é", 2<<10), "next"}, texts(lines))
 			},
 		},
 		"a line that grows": {
 			func(task *agent.Task) { task.Log(strings.Repeat("a\xff", 4<<10)) },
-			func(t *testing.T, lines []fleet.LogLine) {
+			func(t *testing.T, lines []api.LogLine) {
 				all := strings.ReplaceAll(strings.Join(texts(lines), ""), "…", "")
 				require.Equal(t, 4<<10, strings.Count(all, "a"))
 			},
 		},
 		"invalid UTF-8": {
 			func(task *agent.Task) { task.Log("a\xff\xfeb" + strings.Repeat("\xff", 4<<10)) },
-			func(t *testing.T, lines []fleet.LogLine) {
+			func(t *testing.T, lines []api.LogLine) {
 				require.True(t, utf8.ValidString(lines[0].Text))
-				require.LessOrEqual(t, len(lines[0].Text), fleet.MaxLogLineBytes)
+				require.LessOrEqual(t, len(lines[0].Text), api.MaxLogLineBytes)
 				require.True(t, strings.HasPrefix(lines[0].Text, "a\uFFFDb\uFFFD"))
 			},
 		},
 		"line ends": {
 			func(task *agent.Task) { task.Log("a\r\nb\n\nc\r50%\r100%\n") },
-			func(t *testing.T, lines []fleet.LogLine) {
+			func(t *testing.T, lines []api.LogLine) {
 				require.Equal(t, []string{"a", "b", "", "c", "50%", "100%"}, texts(lines))
 			},
 		},
@@ -262,16 +262,16 @@ func TestExecOutputIsLogAndBeacon(t *testing.T) {
 	require.Equal(t, map[string]string{"stdout": "one", "stderr": "two"}, streams)
 	touch(t, gate)
 	result := hub.WaitResult("t1")
-	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 	require.Equal(t, "three", result.Log[len(result.Log)-1].Text, "a last line without an end")
 
 	quiet, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
 		"echo 1; echo 2; sleep 30"}})
 	require.NoError(t, err)
 	hub.Assign(protocol.Assignment{TaskID: "t2", Type: agent.ExecType, Payload: quiet,
-		Beacon: fleet.Duration(time.Second), Timeout: fleet.Duration(2500 * time.Millisecond)})
+		Beacon: api.Duration(time.Second), Timeout: api.Duration(2500 * time.Millisecond)})
 	result = hub.WaitResult("t2")
-	require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
+	require.Equal(t, api.AttemptTimedOut, result.Outcome)
 	require.NotContains(t, result.Error, "beacon", "a command that lives is a sign of life, however quiet it is")
 	require.Equal(t, []string{"1", "2"}, texts(result.Log), "a timed out attempt keeps its output")
 }

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -28,7 +28,7 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 			}})
 		hub.WaitRegistered(1)
 		one, two := assign("t1", "fenced"), assign("t2", "deaf")
-		one.RetrySafety, two.RetrySafety = fleet.Fenced, fleet.Fenced
+		one.RetrySafety, two.RetrySafety = api.Fenced, api.Fenced
 		hub.Assign(one, two, assign("t3", "free"))
 		<-fenced.started
 		pass(32 * time.Second)
@@ -46,13 +46,13 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 		hub.Start()
 		for _, task := range []string{"t1", "t2"} {
 			result := hub.WaitResult(task)
-			require.Equal(t, fleet.AttemptCancelled, result.Outcome,
+			require.Equal(t, api.AttemptCancelled, result.Outcome,
 				"a result after the lease is neither a success nor the handler's failure")
 			require.Contains(t, result.Error, "lease")
 		}
 		require.Empty(t, free.cause, "other work goes on")
 		close(free.open)
-		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t3").Outcome)
+		require.Equal(t, api.AttemptCompleted, hub.WaitResult("t3").Outcome)
 	})
 }
 
@@ -78,7 +78,7 @@ func TestLeaseOfAnotherLength(t *testing.T) {
 				hub.WaitRegistered(1)
 				began := time.Now()
 				work := assign("t1", "fenced")
-				work.RetrySafety = fleet.Fenced
+				work.RetrySafety = api.Fenced
 				hub.Assign(work)
 				<-fenced.started
 				pass(12 * time.Second)
@@ -105,7 +105,7 @@ func TestLeaseThatTheHubWithholdsStopsFencedWork(t *testing.T) {
 		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
 		hub.WaitRegistered(1)
 		one := assign("t1", "fenced")
-		one.RetrySafety = fleet.Fenced
+		one.RetrySafety = api.Fenced
 		hub.Assign(one, assign("t2", "free"))
 		<-fenced.started
 		pass(12 * time.Second)
@@ -119,13 +119,13 @@ func TestLeaseThatTheHubWithholdsStopsFencedWork(t *testing.T) {
 		require.ErrorIs(t, why, agent.ErrLeaseExpired)
 		// The poll that was answered at 10 s had been sent at 5 s: the lease ends at 19.25 s, 7.25 s from here.
 		require.InDelta(t, 7250*time.Millisecond, time.Since(cut), float64(50*time.Millisecond))
-		require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("t1").Outcome)
+		require.Equal(t, api.AttemptCancelled, hub.WaitResult("t1").Outcome)
 		_, status := probe(t, b.agent, "/health")
 		require.True(t, status.LastHeartbeatSuccess, "the hub answers all the time")
 		require.False(t, status.MetadataStoreConnected)
 		require.Empty(t, free.cause, "other work goes on")
 
-		hub.Assign(protocol.Assignment{TaskID: "t3", Type: "fenced", RetrySafety: fleet.Fenced})
+		hub.Assign(protocol.Assignment{TaskID: "t3", Type: "fenced", RetrySafety: api.Fenced})
 		pass(time.Minute)
 		require.Equal(t, 1, b.count(agent.EventLeaseExpired), "fenced work does not begin without a lease")
 		back := hub.WaitPoll("handed back", func(p protocol.Poll) bool { return len(p.Returned) == 1 })
@@ -135,7 +135,7 @@ func TestLeaseThatTheHubWithholdsStopsFencedWork(t *testing.T) {
 		_, status = probe(t, b.agent, "/health")
 		require.True(t, status.MetadataStoreConnected)
 		close(free.open)
-		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t2").Outcome)
+		require.Equal(t, api.AttemptCompleted, hub.WaitResult("t2").Outcome)
 	})
 }
 
@@ -173,7 +173,7 @@ func TestAgentMovesToAHubThatRenewsLeases(t *testing.T) {
 				}, map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
 				one.WaitRegistered(1)
 				task := assign("t1", "fenced")
-				task.RetrySafety = fleet.Fenced
+				task.RetrySafety = api.Fenced
 				one.Assign(task, assign("t2", "free"))
 				<-fenced.started
 				<-free.started
@@ -200,10 +200,10 @@ func TestAgentMovesToAHubThatRenewsLeases(t *testing.T) {
 					require.Zero(t, b.count(agent.EventLeaseExpired))
 					require.Len(t, again.Running, 2)
 					close(fenced.open)
-					require.Equal(t, fleet.AttemptCompleted, two.WaitResult("t1").Outcome)
+					require.Equal(t, api.AttemptCompleted, two.WaitResult("t1").Outcome)
 				}
 				close(free.open)
-				require.Equal(t, fleet.AttemptCompleted, two.WaitResult("t2").Outcome)
+				require.Equal(t, api.AttemptCompleted, two.WaitResult("t2").Outcome)
 			})
 		})
 	}
@@ -218,7 +218,7 @@ func TestAssignmentsThatArriveAfterTheLeaseAreNotBegun(t *testing.T) {
 		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
 		hub.WaitRegistered(1)
 		one := assign("t1", "fenced")
-		one.RetrySafety = fleet.Fenced
+		one.RetrySafety = api.Fenced
 		pass(3 * time.Second)
 		hub.Assign(one, assign("t2", "free"))
 		back := hub.WaitPoll("handed back", func(p protocol.Poll) bool { return len(p.Returned) > 0 })
@@ -249,9 +249,9 @@ func TestCheckpointsDoNotStarveTheLease(t *testing.T) {
 		}})
 		hub.WaitRegistered(1)
 		busy := assign("t1", "busy")
-		busy.RetrySafety = fleet.Fenced
+		busy.RetrySafety = api.Fenced
 		hub.Assign(busy)
-		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+		require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
 		require.Zero(t, b.count(agent.EventLeaseExpired))
 		require.Less(t, len(hub.Polls()), 60*4)
 	})
@@ -270,7 +270,7 @@ func TestBeaconsAreSentInTime(t *testing.T) {
 		}})
 		hub.WaitRegistered(1)
 		lively := assign("t1", "lively")
-		lively.Beacon = fleet.Duration(3 * time.Second)
+		lively.Beacon = api.Duration(3 * time.Second)
 		hub.Assign(lively)
 		hub.WaitResult("t1")
 		var beacons []int64
@@ -291,11 +291,11 @@ func TestTimeout(t *testing.T) {
 		start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
 		hub.WaitRegistered(1)
 		slow := assign("t1", "gate")
-		slow.Timeout = fleet.Duration(90 * time.Second)
+		slow.Timeout = api.Duration(90 * time.Second)
 		hub.Assign(slow)
 		result := hub.WaitResult("t1")
 		require.ErrorIs(t, <-g.cause, context.DeadlineExceeded)
-		require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
+		require.Equal(t, api.AttemptTimedOut, result.Outcome)
 		require.Equal(t, "timed out after 1m30s", result.Error)
 		require.False(t, result.NonRetryable)
 		require.False(t, result.Stuck)
@@ -329,7 +329,7 @@ func TestGracefulStop(t *testing.T) {
 			require.Zero(t, hub.Goodbyes())
 			close(g.open)
 			require.NoError(t, b.ends())
-			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+			require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
 			require.Equal(t, 1, hub.Goodbyes())
 		})
 	})
@@ -342,7 +342,7 @@ func TestGracefulStop(t *testing.T) {
 			require.ErrorIs(t, <-g.cause, agent.ErrStopping)
 			require.InDelta(t, agent.DefaultStopTimeout, time.Since(stopped), float64(time.Second))
 			result := hub.WaitResult("t1")
-			require.Equal(t, fleet.AttemptCancelled, result.Outcome)
+			require.Equal(t, api.AttemptCancelled, result.Outcome)
 			require.Contains(t, result.Error, "the agent stopped")
 			require.Equal(t, 1, hub.Goodbyes())
 		})

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -40,7 +40,7 @@ func (at *attempt) startSpan(ctx context.Context, a protocol.Assignment) context
 			attribute.String("mainstay.cluster", a.Cluster),
 			attribute.String("mainstay.agent", at.run.agent.options.ID), attribute.String("mainstay.transferred_from",
 				a.TransferredFrom)))
-	if id := a.Labels[fleet.LabelCorrelation]; id != "" {
+	if id := a.Labels[api.LabelCorrelation]; id != "" {
 		at.span.SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
 	return ctx
@@ -49,7 +49,7 @@ func (at *attempt) startSpan(ctx context.Context, a protocol.Assignment) context
 // endSpan ends the span of an attempt with its result.
 func (at *attempt) endSpan(result *protocol.Result) {
 	at.span.SetAttributes(attribute.String("mainstay.outcome", string(result.Outcome)))
-	if result.Outcome != fleet.AttemptCompleted {
+	if result.Outcome != api.AttemptCompleted {
 		at.span.SetStatus(codes.Error, result.Error)
 	}
 	at.span.End()

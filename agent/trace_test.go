@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -42,7 +42,7 @@ func TestCommandsSeeTheTrace(t *testing.T) {
 			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, TraceParent: c.parent,
 				TraceState: c.state})
 			result := hub.WaitResult("t1")
-			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 			var out agent.ExecResult
 			require.NoError(t, json.Unmarshal(result.Output, &out))
 			require.Equal(t, c.want, out.Stdout)

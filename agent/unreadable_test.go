@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,7 +26,7 @@ func deep(levels int) json.RawMessage {
 // as it is.
 func TestAnAssignmentThatCannotBeReadGoesBack(t *testing.T) {
 	t.Parallel()
-	for name, payload := range map[string]json.RawMessage{"deeper than may be": deep(fleet.MaxJSONDepth + 1),
+	for name, payload := range map[string]json.RawMessage{"deeper than may be": deep(api.MaxJSONDepth + 1),
 		"deeper than a parser goes": deep(9_998)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,9 +38,9 @@ func TestAnAssignmentThatCannotBeReadGoesBack(t *testing.T) {
 			hub.WaitRegistered(1)
 			hub.Assign(
 				protocol.Assignment{TaskID: "poison", Type: "echo", Payload: payload},
-				protocol.Assignment{TaskID: "good", Type: "echo", Payload: []byte(`7`), RetrySafety: fleet.Fenced},
+				protocol.Assignment{TaskID: "good", Type: "echo", Payload: []byte(`7`), RetrySafety: api.Fenced},
 			)
-			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("good").Outcome)
+			require.Equal(t, api.AttemptCompleted, hub.WaitResult("good").Outcome)
 			var returned []protocol.RunningAttempt
 			require.Eventually(t, func() bool {
 				returned = nil
@@ -50,7 +50,7 @@ func TestAnAssignmentThatCannotBeReadGoesBack(t *testing.T) {
 				return len(returned) > 0
 			}, 10*time.Second, 5*time.Millisecond)
 			require.Equal(t, []protocol.RunningAttempt{{TaskID: "poison", Attempt: 1,
-				Unreadable: fleet.ErrJSONDepth.Error()}}, returned)
+				Unreadable: api.ErrJSONDepth.Error()}}, returned)
 			require.Len(t, hub.Registrations(), 1, "the session goes on")
 		})
 	}
@@ -61,21 +61,21 @@ func TestWhatIsNestedTooDeepIsNotSent(t *testing.T) {
 	t.Parallel()
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	start(t, hub, nil, map[string]agent.Handler{"deep": func(_ context.Context, task *agent.Task) (any, error) {
-		if err := task.SaveCheckpoint(deep(fleet.MaxJSONValueDepth)); err != nil {
+		if err := task.SaveCheckpoint(deep(api.MaxJSONValueDepth)); err != nil {
 			return nil, err
 		}
-		if err := task.SaveCheckpoint(deep(fleet.MaxJSONValueDepth + 1)); !errors.Is(err, fleet.ErrJSONDepth) {
+		if err := task.SaveCheckpoint(deep(api.MaxJSONValueDepth + 1)); !errors.Is(err, api.ErrJSONDepth) {
 			return nil, fmt.Errorf("the checkpoint was taken: %w", err)
 		}
-		return deep(fleet.MaxJSONValueDepth + 1), nil
+		return deep(api.MaxJSONValueDepth + 1), nil
 	}})
 	hub.WaitRegistered(1)
 	hub.Assign(assign("t", "deep"))
 	result := hub.WaitResult("t")
-	require.Equal(t, fleet.AttemptFailed, result.Outcome)
+	require.Equal(t, api.AttemptFailed, result.Outcome)
 	require.True(t, result.NonRetryable)
 	require.Contains(t, result.Error, "nested")
 	state := agent.NewState()
-	require.ErrorIs(t, state.SetConfiguration("a", deep(fleet.MaxJSONValueDepth+1)), fleet.ErrJSONDepth)
-	require.NoError(t, state.SetConfiguration("a", deep(fleet.MaxJSONValueDepth)))
+	require.ErrorIs(t, state.SetConfiguration("a", deep(api.MaxJSONValueDepth+1)), api.ErrJSONDepth)
+	require.NoError(t, state.SetConfiguration("a", deep(api.MaxJSONValueDepth)))
 }

@@ -2,37 +2,35 @@ package api
 
 import (
 	"time"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Agent is an agent as clients see it: what its cluster knows, and, when its hub publishes it, how it does right now.
 type Agent struct {
-	ID           string            `json:"id"`
-	Cluster      string            `json:"cluster"`
-	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
-	StatusSince  *time.Time        `json:"status_since,omitempty"`
-	StatusReason string            `json:"status_reason,omitempty"`
-	Connection   fleet.Connection  `json:"connection" enum:"connected,reconnecting,disconnected,offline" doc:"How it stands with its hub, whatever its status: connected; out of touch, and may come back within its grace (reconnecting); its grace is over, and its work is held for it (disconnected); or it was given up or has left (offline)."`
-	State        WorkerState       `json:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining), a person or a drain keeps work from it (maintenance), no hub has it (dead), or it is suspect or silent, or its hub has not told its load (unknown)."`
-	Role         fleet.Role        `json:"role" enum:"leader,standby,member"`
-	Shards       []int             `json:"shards,omitempty" doc:"The shards of a sharded cluster that it serves."`
-	Epoch        int64             `json:"epoch"`
-	InstanceID   string            `json:"instance_id"`
-	Host         string            `json:"host,omitempty"`
-	PID          int               `json:"pid,omitempty"`
-	Hub          string            `json:"hub,omitempty"`
-	Address      string            `json:"address,omitempty" doc:"What it says, else where it registered from."`
-	StartedAt    *time.Time        `json:"started_at,omitempty" doc:"When its process began."`
-	Zone         string            `json:"zone,omitempty"`
-	Group        string            `json:"group,omitempty"`
-	Version      string            `json:"version,omitempty"`
-	Capabilities []string          `json:"capabilities,omitempty"`
-	TaskTypes    []string          `json:"task_types,omitempty" doc:"Empty: any."`
-	MaxTasks     int               `json:"max_tasks"`
+	ID           string      `json:"id"`
+	Cluster      string      `json:"cluster"`
+	Status       AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
+	StatusSince  *time.Time  `json:"status_since,omitempty"`
+	StatusReason string      `json:"status_reason,omitempty"`
+	Connection   Connection  `json:"connection" enum:"connected,reconnecting,disconnected,offline" doc:"How it stands with its hub, whatever its status: connected; out of touch, and may come back within its grace (reconnecting); its grace is over, and its work is held for it (disconnected); or it was given up or has left (offline)."`
+	State        WorkerState `json:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining), a person or a drain keeps work from it (maintenance), no hub has it (dead), or it is suspect or silent, or its hub has not told its load (unknown)."`
+	Role         Role        `json:"role" enum:"leader,standby,member"`
+	Shards       []int       `json:"shards,omitempty" doc:"The shards of a sharded cluster that it serves."`
+	Epoch        int64       `json:"epoch"`
+	InstanceID   string      `json:"instance_id"`
+	Host         string      `json:"host,omitempty"`
+	PID          int         `json:"pid,omitempty"`
+	Hub          string      `json:"hub,omitempty"`
+	Address      string      `json:"address,omitempty" doc:"What it says, else where it registered from."`
+	StartedAt    *time.Time  `json:"started_at,omitempty" doc:"When its process began."`
+	Zone         string      `json:"zone,omitempty"`
+	Group        string      `json:"group,omitempty"`
+	Version      string      `json:"version,omitempty"`
+	Capabilities []string    `json:"capabilities,omitempty"`
+	TaskTypes    []string    `json:"task_types,omitempty" doc:"Empty: any."`
+	MaxTasks     int         `json:"max_tasks"`
 	// EndsProcessTrees decides about exec tasks that are fenced, at_most_once or unmarked.
-	EndsProcessTrees bool             `json:"ends_process_trees" doc:"No process of an exec task outlives its attempt or the agent; without it the agent gets no exec task that is fenced, at_most_once or unmarked."`
-	Resources        *fleet.Inventory `json:"resources,omitempty" doc:"What it offers to tasks that ask for it with place. Absent: it gets no such task."`
+	EndsProcessTrees bool       `json:"ends_process_trees" doc:"No process of an exec task outlives its attempt or the agent; without it the agent gets no exec task that is fenced, at_most_once or unmarked."`
+	Resources        *Inventory `json:"resources,omitempty" doc:"What it offers to tasks that ask for it with place. Absent: it gets no such task."`
 	// EffectiveSlots is below MaxTasks while its load is reduced.
 	EffectiveSlots int               `json:"effective_slots" doc:"How many tasks it may run at a time now; below max_tasks while its load is reduced."`
 	LoadReduction  *LoadReduction    `json:"load_reduction,omitempty" doc:"Why it may run fewer tasks than it has slots."`
@@ -41,7 +39,7 @@ type Agent struct {
 	JoinedAt       *time.Time        `json:"joined_at,omitempty"`
 	JoinToken      string            `json:"join_token,omitempty" doc:"The id of the join token that it registered with."`
 
-	Health fleet.HealthLevel `json:"health" enum:"healthy,degraded,warning,critical,failed" doc:"How well it does its work; GET /api/v1/agents/{id}/health says why. One that is not connected is failed."`
+	Health HealthLevel `json:"health" enum:"healthy,degraded,warning,critical,failed" doc:"How well it does its work; GET /api/v1/agents/{id}/health says why. One that is not connected is failed."`
 
 	Running       *int       `json:"running,omitempty" doc:"Tasks it runs now. This and what follows is absent when not known."`
 	LastHeartbeat *time.Time `json:"last_heartbeat,omitempty"`
@@ -51,7 +49,7 @@ type Agent struct {
 	Failed        *int64     `json:"failed,omitempty"`
 	HealthScore   *float64   `json:"health_score,omitempty" minimum:"0" maximum:"1"`
 
-	CurrentTasks []fleet.HeldTask `json:"current_tasks,omitempty" doc:"What it runs, at most 100. Only in the full view, and if its hub answers."`
+	CurrentTasks []HeldTask `json:"current_tasks,omitempty" doc:"What it runs, at most 100. Only in the full view, and if its hub answers."`
 }
 
 // WorkerState is what an agent is good for now.
@@ -113,15 +111,15 @@ type FailoverAccepted struct {
 
 // AgentHealth is how well an agent does its work.
 type AgentHealth struct {
-	AgentID string            `json:"agent_id"`
-	Cluster string            `json:"cluster"`
-	Status  fleet.AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
+	AgentID string      `json:"agent_id"`
+	Cluster string      `json:"cluster"`
+	Status  AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
 	// Level is empty when it is not known.
-	Level   fleet.HealthLevel    `json:"level,omitempty" enum:"healthy,degraded,warning,critical,failed" doc:"Absent: not known, and why says so."`
-	Score   *float64             `json:"score,omitempty" minimum:"0" maximum:"1" doc:"The weighted mean of the factors."`
-	Why     string               `json:"why,omitempty" doc:"What is wrong, or why its health is not known."`
-	Factors []fleet.HealthFactor `json:"factors,omitempty" doc:"Of the last five minutes."`
-	Checks  []fleet.HealthCheck  `json:"checks,omitempty"`
+	Level   HealthLevel    `json:"level,omitempty" enum:"healthy,degraded,warning,critical,failed" doc:"Absent: not known, and why says so."`
+	Score   *float64       `json:"score,omitempty" minimum:"0" maximum:"1" doc:"The weighted mean of the factors."`
+	Why     string         `json:"why,omitempty" doc:"What is wrong, or why its health is not known."`
+	Factors []HealthFactor `json:"factors,omitempty" doc:"Of the last five minutes."`
+	Checks  []HealthCheck  `json:"checks,omitempty"`
 	// LastHeartbeat and Metrics are absent where no hub publishes the agent.
 	LastHeartbeat       *time.Time     `json:"last_heartbeat,omitempty" doc:"As its hub last published it: every heartbeat interval."`
 	Metrics             *HealthMetrics `json:"metrics,omitempty"`

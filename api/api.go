@@ -4,23 +4,19 @@ package api
 
 import (
 	"time"
-
-	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Overview is the whole fleet at a glance.
 type Overview struct {
-	At        time.Time              `json:"at" doc:"When it was read."`
-	Problems  []diagnosis.Problem    `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
-	Agents    OverviewAgents         `json:"agents"`
-	Tasks     OverviewTasks          `json:"tasks"`
-	Jobs      OverviewJobs           `json:"jobs"`
-	Clusters  []Cluster              `json:"clusters" doc:"Sorted by name."`
-	Lanes     []Lane                 `json:"lanes" doc:"Of the clusters, at most 200; GET /api/v1/agents/queue has all."`
-	Failovers []fleet.FailoverRecord `json:"failovers" doc:"The newest ten."`
-	Missing   []string               `json:"missing,omitempty" doc:"Parts that could not be read this time, in words."`
+	At        time.Time        `json:"at" doc:"When it was read."`
+	Problems  []Problem        `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
+	Agents    OverviewAgents   `json:"agents"`
+	Tasks     OverviewTasks    `json:"tasks"`
+	Jobs      OverviewJobs     `json:"jobs"`
+	Clusters  []Cluster        `json:"clusters" doc:"Sorted by name."`
+	Lanes     []Lane           `json:"lanes" doc:"Of the clusters, at most 200; GET /api/v1/agents/queue has all."`
+	Failovers []FailoverRecord `json:"failovers" doc:"The newest ten."`
+	Missing   []string         `json:"missing,omitempty" doc:"Parts that could not be read this time, in words."`
 }
 
 // OverviewAgents counts agents.
@@ -67,26 +63,26 @@ type Health struct {
 
 // Session says who asks.
 type Session struct {
-	Security  bool        `json:"security" doc:"false: security is off, and everybody may do everything."`
-	Kind      access.Kind `json:"kind" enum:"local,token,certificate"`
-	Name      string      `json:"name,omitempty"`
-	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
-	Tenant    string      `json:"tenant,omitempty" doc:"The only one whose tasks are shown. Absent: all."`
-	ExpiresAt *time.Time  `json:"expires_at,omitempty" doc:"When a browser must sign in again."`
+	Security  bool         `json:"security" doc:"false: security is off, and everybody may do everything."`
+	Kind      IdentityKind `json:"kind" enum:"local,token,certificate"`
+	Name      string       `json:"name,omitempty"`
+	Role      AccessRole   `json:"role" enum:"viewer,operator,admin"`
+	Tenant    string       `json:"tenant,omitempty" doc:"The only one whose tasks are shown. Absent: all."`
+	ExpiresAt *time.Time   `json:"expires_at,omitempty" doc:"When a browser must sign in again."`
 	// SessionKey is only in the answer to signing in.
 	SessionKey string `json:"session_key,omitempty" doc:"Of the answer to signing in: send it with each request of the session, in the header X-Mainstay-Session-Key."`
 }
 
 // CloudEvent is an event as listeners get it: CloudEvents 1.0, structured JSON.
 type CloudEvent struct {
-	SpecVersion     string          `json:"specversion" enum:"1.0"`
-	ID              string          `json:"id" doc:"The same event has the same id, however often and by whichever gateway it is told."`
-	Source          string          `json:"source" doc:"The cluster that it is of, as a path of this API."`
-	Type            fleet.EventType `json:"type" example:"dev.mainstay.agent.lost"`
-	Subject         string          `json:"subject,omitempty" example:"agents/agent-1" doc:"What it is about: agents/…, tasks/…, failovers/…, drains/…, schedules/… or lanes/…"`
-	Time            time.Time       `json:"time"`
-	DataContentType string          `json:"datacontenttype" enum:"application/json"`
-	Data            fleet.EventData `json:"data"`
+	SpecVersion     string    `json:"specversion" enum:"1.0"`
+	ID              string    `json:"id" doc:"The same event has the same id, however often and by whichever gateway it is told."`
+	Source          string    `json:"source" doc:"The cluster that it is of, as a path of this API."`
+	Type            EventType `json:"type" example:"dev.mainstay.agent.lost"`
+	Subject         string    `json:"subject,omitempty" example:"agents/agent-1" doc:"What it is about: agents/…, tasks/…, failovers/…, drains/…, schedules/… or lanes/…"`
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype" enum:"application/json"`
+	Data            EventData `json:"data"`
 }
 
 // Found is something that a search found.

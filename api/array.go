@@ -3,16 +3,13 @@ package api
 import (
 	"encoding/json"
 	"time"
-
-	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // ArrayRequest is an array as a client submits it.
 type ArrayRequest struct {
 	ID             string `json:"id,omitempty" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The array's id, up to 63 characters. Left out: one is made. Submitting the same array again answers the one that has the id; another body is refused with 409 idempotency_conflict."`
 	IdempotencyKey string `json:"idempotency_key,omitempty" maxLength:"256" doc:"One key in a tenant and cluster starts one array, however often it is submitted. With another body it is refused with 409 idempotency_conflict. Not together with id."`
-	fleet.TaskSpec
+	TaskSpec
 	Items       []json.RawMessage `json:"items,omitempty" maxItems:"100000" doc:"The elements' payloads, 1 MiB in all. Not together with count."`
 	Count       int               `json:"count,omitempty" minimum:"1" maximum:"100000" doc:"How many elements there are, if they have one payload. A handler knows its element's place."`
 	MaxParallel int               `json:"max_parallel,omitempty" minimum:"1" maximum:"512" doc:"Bounds the bundles that are under way at a time, each in one slot of an agent. Default 64."`
@@ -22,13 +19,13 @@ type ArrayRequest struct {
 // Array is an array as clients see it.
 type Array struct {
 	ArrayEntry
-	Why        string              `json:"why,omitempty"`
-	Counts     array.ElementCounts `json:"counts" doc:"Elements by their status. running: an agent has them."`
-	Priority   int                 `json:"priority,omitempty" doc:"As a person has set it; absent: as submitted."`
-	Until      *time.Time          `json:"until,omitempty" doc:"When its dead letters and reviews are given up."`
-	WorkflowID string              `json:"workflow_id" doc:"Where the array is in Temporal."`
-	RunID      string              `json:"run_id,omitempty"`
-	Duplicate  bool                `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
+	Why        string        `json:"why,omitempty"`
+	Counts     ElementCounts `json:"counts" doc:"Elements by their status. running: an agent has them."`
+	Priority   int           `json:"priority,omitempty" doc:"As a person has set it; absent: as submitted."`
+	Until      *time.Time    `json:"until,omitempty" doc:"When its dead letters and reviews are given up."`
+	WorkflowID string        `json:"workflow_id" doc:"Where the array is in Temporal."`
+	RunID      string        `json:"run_id,omitempty"`
+	Duplicate  bool          `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 }
 
 // ArrayEntry is an array in a list: what Temporal tells of it without asking the array itself.
@@ -39,7 +36,7 @@ type ArrayEntry struct {
 	Tenant    string            `json:"tenant,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Elements  int               `json:"elements" doc:"How many it has."`
-	Status    array.ArrayStatus `json:"status" enum:"running,paused,blocked,completed,partial,failed,cancelled"`
+	Status    ArrayStatus       `json:"status" enum:"running,paused,blocked,completed,partial,failed,cancelled"`
 	CreatedAt *time.Time        `json:"created_at,omitempty"`
 	ClosedAt  *time.Time        `json:"closed_at,omitempty"`
 }

@@ -2,8 +2,6 @@ package api
 
 import (
 	"time"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 // HealingState is whether the healing cycle runs by itself.
@@ -21,20 +19,20 @@ type HealingStatus struct {
 	State HealingState `json:"state" enum:"active,paused,missing"`
 	Note  string       `json:"note,omitempty" doc:"What was said when it was paused or resumed."`
 	// CycleInterval and what follows are of its schedule in Temporal.
-	CycleInterval fleet.Duration `json:"cycle_interval,omitempty"`
-	NextCycleAt   *time.Time     `json:"next_cycle_at,omitempty"`
-	Cycles        int64          `json:"cycles" doc:"How many the schedule has started."`
+	CycleInterval Duration   `json:"cycle_interval,omitempty"`
+	NextCycleAt   *time.Time `json:"next_cycle_at,omitempty"`
+	Cycles        int64      `json:"cycles" doc:"How many the schedule has started."`
 	// LastCycle is the newest that the schedule started and that has ended.
-	LastCycle *fleet.HealingCycleRecord `json:"last_cycle,omitempty"`
-	Running   []fleet.HealingRecord     `json:"running" doc:"The actions under way, at most 50."`
-	Clusters  []HealingCluster          `json:"clusters"`
+	LastCycle *HealingCycleRecord `json:"last_cycle,omitempty"`
+	Running   []HealingRecord     `json:"running" doc:"The actions under way, at most 50."`
+	Clusters  []HealingCluster    `json:"clusters"`
 }
 
 // HealingCluster is what healing may do in a cluster.
 type HealingCluster struct {
-	Cluster       string            `json:"cluster"`
-	Mode          fleet.HealingMode `json:"mode" enum:"on,dry_run,off"`
-	CycleInterval fleet.Duration    `json:"cycle_interval"`
+	Cluster       string      `json:"cluster"`
+	Mode          HealingMode `json:"mode" enum:"on,dry_run,off"`
+	CycleInterval Duration    `json:"cycle_interval"`
 }
 
 // HealingTrigger asks for a cycle now.

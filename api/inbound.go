@@ -2,15 +2,13 @@ package api
 
 import (
 	"encoding/json"
-
-	"mainstay.dev/mainstay/mesh"
 )
 
 // Inbound is an event from outside as clients see it.
 type Inbound struct {
-	mesh.InboundEvent
-	Duplicate bool           `json:"duplicate,omitempty" doc:"An event with this source and id came before."`
-	Event     *mesh.Envelope `json:"event,omitempty" doc:"The event as it was received. Lists leave it out."`
+	InboundEvent
+	Duplicate bool      `json:"duplicate,omitempty" doc:"An event with this source and id came before."`
+	Event     *Envelope `json:"event,omitempty" doc:"The event as it was received. Lists leave it out."`
 }
 
 // InboundBatch answers a batch of events.
@@ -20,10 +18,10 @@ type InboundBatch struct {
 
 // InboundItem answers one event of a batch: its id and status, or why it was not taken.
 type InboundItem struct {
-	ID        string      `json:"id,omitempty"`
-	Status    mesh.Status `json:"status,omitempty" enum:"received,dispatched,unmatched,quarantined,discarded"`
-	Duplicate bool        `json:"duplicate,omitempty"`
-	Error     *BatchError `json:"error,omitempty"`
+	ID        string        `json:"id,omitempty"`
+	Status    InboundStatus `json:"status,omitempty" enum:"received,dispatched,unmatched,quarantined,discarded"`
+	Duplicate bool          `json:"duplicate,omitempty"`
+	Error     *BatchError   `json:"error,omitempty"`
 }
 
 // ReplayRequest has an event dispatched again.

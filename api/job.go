@@ -3,26 +3,23 @@ package api
 import (
 	"encoding/json"
 	"time"
-
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 )
 
 // Job is a job as clients see it.
 type Job struct {
-	job.State
-	Type       job.Type        `json:"type" enum:"batch,service,system,sysbatch"`
-	Cluster    string          `json:"cluster"`
-	Tenant     string          `json:"tenant,omitempty"`
-	Definition *job.Definition `json:"definition" doc:"The one in force, or that of the version that was asked for."`
-	NextTimes  []time.Time     `json:"next_times,omitempty" doc:"When its schedules start runs next."`
-	RevertsTo  int             `json:"reverts_to,omitempty" doc:"Of GET /jobs/{name}: the version that a revert without a version puts in force. Left out: one must be named."`
+	JobState
+	Type       JobType        `json:"type" enum:"batch,service,system,sysbatch"`
+	Cluster    string         `json:"cluster"`
+	Tenant     string         `json:"tenant,omitempty"`
+	Definition *JobDefinition `json:"definition" doc:"The one in force, or that of the version that was asked for."`
+	NextTimes  []time.Time    `json:"next_times,omitempty" doc:"When its schedules start runs next."`
+	RevertsTo  int            `json:"reverts_to,omitempty" doc:"Of GET /jobs/{name}: the version that a revert without a version puts in force. Left out: one must be named."`
 }
 
 // JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
 type JobEntry struct {
 	Name        string   `json:"name"`
-	Type        job.Type `json:"type" enum:"batch,service,system,sysbatch"`
+	Type        JobType  `json:"type" enum:"batch,service,system,sysbatch"`
 	Cluster     string   `json:"cluster"`
 	Tenant      string   `json:"tenant,omitempty"`
 	Version     int      `json:"version"`
@@ -34,10 +31,10 @@ type JobEntry struct {
 	Stopped     bool     `json:"stopped,omitempty"`
 	Count       int      `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
 	// Deployment is where the deployment of the version in force stands.
-	Deployment job.DeploymentStatus `json:"deployment,omitempty" doc:"Of a job with update: where the deployment of its version stands."`
-	Service    string               `json:"service,omitempty" doc:"What its instances are found by: GET /services/{name}."`
-	CreatedAt  *time.Time           `json:"created_at,omitempty"`
-	Trouble    *job.Trouble         `json:"trouble,omitempty" doc:"Only with troubled=true: what is wrong with its instances."`
+	Deployment DeploymentStatus `json:"deployment,omitempty" doc:"Of a job with update: where the deployment of its version stands."`
+	Service    string           `json:"service,omitempty" doc:"What its instances are found by: GET /services/{name}."`
+	CreatedAt  *time.Time       `json:"created_at,omitempty"`
+	Trouble    *JobTrouble      `json:"trouble,omitempty" doc:"Only with troubled=true: what is wrong with its instances."`
 }
 
 // JobPlan says what a definition would change.
@@ -52,24 +49,24 @@ type JobPlan struct {
 
 // JobInstance is an instance of a job as clients see it.
 type JobInstance struct {
-	job.Instance
-	Status   job.StepStatus       `json:"status" enum:"queued,running,retry_wait,blocked,completed,failed"`
-	Agent    string               `json:"agent,omitempty" doc:"Who runs it, or ran it last."`
-	Address  string               `json:"address,omitempty" doc:"Where that agent can be reached."`
-	Attempts int                  `json:"attempts,omitempty" doc:"How often its task has begun."`
-	Health   fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of one that runs."`
+	Instance
+	Status   StepStatus     `json:"status" enum:"queued,running,retry_wait,blocked,completed,failed"`
+	Agent    string         `json:"agent,omitempty" doc:"Who runs it, or ran it last."`
+	Address  string         `json:"address,omitempty" doc:"Where that agent can be reached."`
+	Attempts int            `json:"attempts,omitempty" doc:"How often its task has begun."`
+	Health   InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of one that runs."`
 
-	RecoveryStatus         string             `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes the instance; why says the reason, next_at when it is offered again."`
-	RecoveryRequiresReview bool               `json:"recovery_requires_review,omitempty" doc:"It goes on only as a person decides."`
-	PolicyState            *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
+	RecoveryStatus         string       `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes the instance; why says the reason, next_at when it is offered again."`
+	RecoveryRequiresReview bool         `json:"recovery_requires_review,omitempty" doc:"It goes on only as a person decides."`
+	PolicyState            *PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
 }
 
 // JobInstances are the instances of a job.
 type JobInstances struct {
-	Wanted     int             `json:"wanted" doc:"How many there are to be; of a job on each agent, how many there are."`
-	Deployment *job.Deployment `json:"deployment,omitempty" doc:"Of a job with update: that of the version in force."`
-	Why        string          `json:"why,omitempty" doc:"Why no instance is started now, though some may be wanted."`
-	Instances  []JobInstance   `json:"instances"`
+	Wanted     int           `json:"wanted" doc:"How many there are to be; of a job on each agent, how many there are."`
+	Deployment *Deployment   `json:"deployment,omitempty" doc:"Of a job with update: that of the version in force."`
+	Why        string        `json:"why,omitempty" doc:"Why no instance is started now, though some may be wanted."`
+	Instances  []JobInstance `json:"instances"`
 }
 
 // ScaleJobRequest says how many instances a service has.

@@ -3,23 +3,21 @@ package api
 import (
 	"encoding/json"
 	"time"
-
-	"mainstay.dev/mainstay/job"
 )
 
 // Run is a run of a job as clients see it.
 type Run struct {
 	ID string `json:"id"`
-	job.RunLedger
+	Ledger
 	Cluster       string `json:"cluster"`
 	Tenant        string `json:"tenant,omitempty"`
 	WorkflowID    string `json:"workflow_id" doc:"Where the run is in Temporal."`
 	WorkflowRunID string `json:"workflow_run_id,omitempty"`
 	Duplicate     bool   `json:"duplicate,omitempty" doc:"The idempotency key was sent before."`
 
-	Actions     []job.RunAction             `json:"actions,omitempty" enum:"pause,resume,cancel,retry" doc:"What a person can do to the run now."`
-	StepActions map[string][]job.StepAction `json:"step_actions,omitempty" doc:"What a person can do to its steps now, by step: approve, reject, retry, skip, complete, fail."`
-	Plan        []PlannedStep               `json:"plan,omitempty" doc:"With include=plan: its steps by level, then by name."`
+	Actions     []RunAction             `json:"actions,omitempty" enum:"pause,resume,cancel,retry" doc:"What a person can do to the run now."`
+	StepActions map[string][]StepAction `json:"step_actions,omitempty" doc:"What a person can do to its steps now, by step: approve, reject, retry, skip, complete, fail."`
+	Plan        []PlannedStep           `json:"plan,omitempty" doc:"With include=plan: its steps by level, then by name."`
 }
 
 // PlannedStep is where a step stands in the plan of its run.
@@ -32,20 +30,20 @@ type PlannedStep struct {
 
 // RunEntry is a run in a list: what Temporal tells of it without asking the run itself.
 type RunEntry struct {
-	ID         string        `json:"id"`
-	Job        string        `json:"job"`
-	JobVersion int           `json:"job_version,omitempty"`
-	Cluster    string        `json:"cluster"`
-	Tenant     string        `json:"tenant,omitempty"`
-	Status     job.RunStatus `json:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
-	StartedAt  *time.Time    `json:"started_at,omitempty"`
-	EndedAt    *time.Time    `json:"ended_at,omitempty"`
+	ID         string     `json:"id"`
+	Job        string     `json:"job"`
+	JobVersion int        `json:"job_version,omitempty"`
+	Cluster    string     `json:"cluster"`
+	Tenant     string     `json:"tenant,omitempty"`
+	Status     RunStatus  `json:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
+	StartedAt  *time.Time `json:"started_at,omitempty"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
 }
 
 // PauseRunRequest pauses a run.
 type PauseRunRequest struct {
-	Mode   job.PauseMode `json:"mode,omitempty" enum:"stop,finish" doc:"stop (the default): tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
-	Reason string        `json:"reason,omitempty" maxLength:"512" doc:"Kept in the run's ledger."`
+	Mode   PauseMode `json:"mode,omitempty" enum:"stop,finish" doc:"stop (the default): tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
+	Reason string    `json:"reason,omitempty" maxLength:"512" doc:"Kept in the run's ledger."`
 }
 
 // RetryRunRequest runs again what has not succeeded of a run that has ended.

@@ -2,9 +2,6 @@ package api
 
 import (
 	"time"
-
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 )
 
 // Service is a service as a list has it.
@@ -16,18 +13,18 @@ type Service struct {
 
 // ServiceInstance is an instance that offers a service.
 type ServiceInstance struct {
-	Job      string               `json:"job"`
-	Instance string               `json:"instance" doc:"Its number, or its agent."`
-	Version  int                  `json:"version" doc:"Of the job's definition."`
-	TaskID   string               `json:"task_id"`
-	Agent    string               `json:"agent"`
-	Cluster  string               `json:"cluster"`
-	Zone     string               `json:"zone,omitempty"`
-	Address  string               `json:"address" doc:"Where it can be reached: its agent's host, with its port."`
-	Tags     []string             `json:"tags,omitempty"`
-	Role     job.Role             `json:"role" enum:"stable,canary" doc:"canary: of a version that is not promoted yet."`
-	Health   fleet.InstanceHealth `json:"health" enum:"starting,passing,failing"`
-	Since    time.Time            `json:"since" doc:"When it began."`
+	Job      string         `json:"job"`
+	Instance string         `json:"instance" doc:"Its number, or its agent."`
+	Version  int            `json:"version" doc:"Of the job's definition."`
+	TaskID   string         `json:"task_id"`
+	Agent    string         `json:"agent"`
+	Cluster  string         `json:"cluster"`
+	Zone     string         `json:"zone,omitempty"`
+	Address  string         `json:"address" doc:"Where it can be reached: its agent's host, with its port."`
+	Tags     []string       `json:"tags,omitempty"`
+	Role     InstanceRole   `json:"role" enum:"stable,canary" doc:"canary: of a version that is not promoted yet."`
+	Health   InstanceHealth `json:"health" enum:"starting,passing,failing"`
+	Since    time.Time      `json:"since" doc:"When it began."`
 }
 
 // ServiceInstances are those that offer a service.

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -30,7 +31,7 @@ const (
 // Definition is what a client submits.
 type Definition struct {
 	// Spec is what all elements have in common. Its payload is that of each element if there are no items.
-	Spec fleet.TaskSpec `json:"spec"`
+	Spec api.TaskSpec `json:"spec"`
 	// Items are the elements' payloads; else Count is how many elements there are.
 	Items []json.RawMessage `json:"items,omitempty"`
 	Count int               `json:"count,omitempty"`
@@ -75,7 +76,7 @@ func (d *Definition) Digest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode the items: %w", err)
 	}
-	text, err := json.Marshal([]any{spec, fleet.JSONDigest(items), d.Count,
+	text, err := json.Marshal([]any{spec, api.JSONDigest(items), d.Count,
 		cmp.Or(d.Parallel, DefaultParallel), d.Tolerate})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16]), err
@@ -95,13 +96,13 @@ func (d *Definition) Validate() error {
 	switch {
 	case len(d.Items) > 0 && (d.Count != 0 || len(d.Spec.Payload) > 0):
 		return errors.New("give items, or count with payload, not both")
-	case d.Total() < 1 || d.Total() > fleet.MaxElements:
-		return fmt.Errorf("an array has 1 to %d elements", fleet.MaxElements)
+	case d.Total() < 1 || d.Total() > api.MaxElements:
+		return fmt.Errorf("an array has 1 to %d elements", api.MaxElements)
 	case len(d.Items) > 0 && d.Bytes() > fleet.MaxItemsBytes:
-		return fmt.Errorf("%w: the items have more than %d bytes together: use several arrays", fleet.ErrTooLarge,
+		return fmt.Errorf("%w: the items have more than %d bytes together: use several arrays", api.ErrTooLarge,
 			fleet.MaxItemsBytes)
 	case len(d.Spec.Payload) > bundleBytes:
-		return fmt.Errorf("%w: the payload of an array's elements has more than %d bytes", fleet.ErrTooLarge, bundleBytes)
+		return fmt.Errorf("%w: the payload of an array's elements has more than %d bytes", api.ErrTooLarge, bundleBytes)
 	case d.Parallel < 0 || d.Parallel > MaxParallel:
 		return fmt.Errorf("max_parallel must be 1 to %d", MaxParallel)
 	case d.Tolerate != nil && *d.Tolerate < 0:
@@ -126,7 +127,7 @@ func (d *Definition) parallel() int {
 }
 
 // ResultLimit is how many bytes the results of a bundle may have together.
-func (d *Definition) ResultLimit() int { return min(underWayBytes/d.parallel(), fleet.MaxPayloadBytes) }
+func (d *Definition) ResultLimit() int { return min(underWayBytes/d.parallel(), api.MaxPayloadBytes) }
 
 // Mark separates an array's id from an element's number, or from a bundle's, in the ids of tasks. Ids that clients
 // choose cannot hold it, and the keys of a run's steps do not begin with a dot.
@@ -146,26 +147,26 @@ func ElementOf(task string) (array string, n int, ok bool) {
 }
 
 // countOf is the count of a status.
-func countOf(c *ElementCounts, s Status) *int {
+func countOf(c *api.ElementCounts, s api.ElementStatus) *int {
 	switch s {
-	case Running:
+	case api.ElementRunning:
 		return &c.Running
-	case Review:
+	case api.ElementReview:
 		return &c.Review
-	case DeadLetter:
+	case api.ElementDeadLetter:
 		return &c.DeadLetter
-	case Completed:
+	case api.ElementCompleted:
 		return &c.Completed
-	case Failed:
+	case api.ElementFailed:
 		return &c.Failed
-	case Cancelled:
+	case api.ElementCancelled:
 		return &c.Cancelled
 	}
 	return &c.Queued
 }
 
 // openOf is how many have not ended and do not wait for a person.
-func openOf(c *ElementCounts) int { return c.Queued + c.Running }
+func openOf(c *api.ElementCounts) int { return c.Queued + c.Running }
 
 // marks are the statuses of all elements, a letter each.
 type marks []byte
@@ -173,7 +174,8 @@ type marks []byte
 // letters are the statuses' marks.
 const letters = "qwrvdcfx"
 
-var statuses = []Status{Queued, RetryWait, Running, Review, DeadLetter, Completed, Failed, Cancelled}
+var statuses = []api.ElementStatus{api.ElementQueued, api.ElementRetryWait, api.ElementRunning, api.ElementReview,
+	api.ElementDeadLetter, api.ElementCompleted, api.ElementFailed, api.ElementCancelled}
 
 func (m marks) MarshalText() ([]byte, error) { return m, nil }
 
@@ -182,7 +184,7 @@ func (m *marks) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func (m marks) status(n int) Status { return statuses[strings.IndexByte(letters, m[n])] }
+func (m marks) status(n int) api.ElementStatus { return statuses[strings.IndexByte(letters, m[n])] }
 
 // Cause is why an element failed last.
 type Cause struct {
@@ -227,28 +229,28 @@ func (b *Bundle) Attempt() int {
 
 // State is the array as it stands. It is carried over continue-as-new while no bundle is under way.
 type State struct {
-	Counts     ElementCounts `json:"counts"`
-	Marks      marks         `json:"marks"`
-	Low        int           `json:"low"` // no element before it is queued
-	Troubles   troubles      `json:"troubles,omitzero"`
-	Causes     []Cause       `json:"causes,omitempty"`
-	Bundles    int           `json:"bundles"`              // so far
-	Base       int           `json:"base,omitempty"`       // attempts count from here: a retry by hand raises it
-	Mean       int64         `json:"mean_ms,omitempty"`    // of elements' times
-	Measured   bool          `json:"measured,omitempty"`   // there is a mean
-	Singles    int           `json:"singles,omitempty"`    // that many deliveries have one element
-	Returns    int           `json:"returns,omitempty"`    // deliveries in a row that no agent took
-	HoldUntil  time.Time     `json:"hold_until,omitzero"`  // nothing begins before
-	HoldWhy    string        `json:"hold_why,omitempty"`   // why
-	TakenAt    time.Time     `json:"taken_at,omitzero"`    // when an agent last took something, or the first delivery
-	Stopped    string        `json:"stopped,omitempty"`    // why what is left was cancelled
-	Duplicates int           `json:"duplicates,omitempty"` // results that were not accepted
+	Counts     api.ElementCounts `json:"counts"`
+	Marks      marks             `json:"marks"`
+	Low        int               `json:"low"` // no element before it is queued
+	Troubles   troubles          `json:"troubles,omitzero"`
+	Causes     []Cause           `json:"causes,omitempty"`
+	Bundles    int               `json:"bundles"`              // so far
+	Base       int               `json:"base,omitempty"`       // attempts count from here: a retry by hand raises it
+	Mean       int64             `json:"mean_ms,omitempty"`    // of elements' times
+	Measured   bool              `json:"measured,omitempty"`   // there is a mean
+	Singles    int               `json:"singles,omitempty"`    // that many deliveries have one element
+	Returns    int               `json:"returns,omitempty"`    // deliveries in a row that no agent took
+	HoldUntil  time.Time         `json:"hold_until,omitzero"`  // nothing begins before
+	HoldWhy    string            `json:"hold_why,omitempty"`   // why
+	TakenAt    time.Time         `json:"taken_at,omitzero"`    // when an agent last took something, or the first delivery
+	Stopped    string            `json:"stopped,omitempty"`    // why what is left was cancelled
+	Duplicates int               `json:"duplicates,omitempty"` // results that were not accepted
 	flight     []Bundle
 }
 
 // New is the state of an array that begins.
 func New(total int) *State {
-	s := &State{Counts: ElementCounts{Total: total, Queued: total}, Marks: make(marks, total)}
+	s := &State{Counts: api.ElementCounts{Total: total, Queued: total}, Marks: make(marks, total)}
 	for i := range s.Marks {
 		s.Marks[i] = 'q'
 	}
@@ -256,11 +258,11 @@ func New(total int) *State {
 }
 
 // mark sets the status of an element.
-func (s *State) mark(n int, status Status) {
+func (s *State) mark(n int, status api.ElementStatus) {
 	*countOf(&s.Counts, s.Marks.status(n))--
 	*countOf(&s.Counts, status)++
 	s.Marks[n] = letters[slices.Index(statuses, status)]
-	if status == Queued {
+	if status == api.ElementQueued {
 		s.Low = min(s.Low, n)
 	}
 }
@@ -285,7 +287,7 @@ func (s *State) blame(n int, why, kind string) {
 	case !found:
 		s.Causes = slices.Insert(s.Causes, i, Cause{})
 	}
-	s.Causes[i] = Cause{Number: n, Text: short(why, causeBytes), Type: short(kind, fleet.MaxErrorTypeBytes)}
+	s.Causes[i] = Cause{Number: n, Text: short(why, causeBytes), Type: short(kind, api.MaxErrorTypeBytes)}
 }
 
 // short is a text, or its beginning that has at most so many bytes as JSON, where some characters have six.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -19,7 +20,7 @@ import (
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func define(change func(*array.Definition)) *array.Definition {
-	d := &array.Definition{Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}, Count: 1000}
+	d := &array.Definition{Spec: api.TaskSpec{Type: "work", Cluster: "c"}, Count: 1000}
 	if change != nil {
 		change(d)
 	}
@@ -34,8 +35,8 @@ func TestDefinitionIsValidated(t *testing.T) {
 		ok     bool
 	}{
 		{"count", func(*array.Definition) {}, true},
-		{"as many as it may have", func(d *array.Definition) { d.Count = fleet.MaxElements }, true},
-		{"too many", func(d *array.Definition) { d.Count = fleet.MaxElements + 1 }, false},
+		{"as many as it may have", func(d *array.Definition) { d.Count = api.MaxElements }, true},
+		{"too many", func(d *array.Definition) { d.Count = api.MaxElements + 1 }, false},
 		{"none", func(d *array.Definition) { d.Count = 0 }, false},
 		{"items", func(d *array.Definition) { d.Count, d.Items = 0, []json.RawMessage{[]byte("1")} }, true},
 		{"items and count", func(d *array.Definition) { d.Items = []json.RawMessage{[]byte("1")} }, false},
@@ -72,15 +73,15 @@ func TestIDsOfElements(t *testing.T) {
 
 // completed are results that complete elements.
 func completed(elements []int, ms int64) array.End {
-	end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptCompleted}}
+	end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptCompleted}}
 	for _, n := range elements {
-		end.Results = append(end.Results, fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted,
+		end.Results = append(end.Results, api.ElementResult{Number: n, Outcome: api.AttemptCompleted,
 			Milliseconds: ms})
 	}
 	return end
 }
 
-var lost = array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptLost, Begun: true, Reason: "gone"}}
+var lost = array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptLost, Begun: true, Reason: "gone"}}
 
 func TestBundlesHaveTheSizeOfASecond(t *testing.T) {
 	t.Parallel()
@@ -94,9 +95,9 @@ func TestBundlesHaveTheSizeOfASecond(t *testing.T) {
 		{1, 4, 100, nil},
 		{40, 4, 25, nil},
 		{5000, 4, 1, nil},
-		{1, 1, 1, func(d *array.Definition) { d.Spec.RetrySafety = fleet.AtMostOnce }},
-		{1, 1, 1, func(d *array.Definition) { d.Spec.RetrySafety = fleet.Unmarked }},
-		{1, 1, 1, func(d *array.Definition) { d.Spec.BeaconTimeout = fleet.Duration(time.Minute) }},
+		{1, 1, 1, func(d *array.Definition) { d.Spec.RetrySafety = api.AtMostOnce }},
+		{1, 1, 1, func(d *array.Definition) { d.Spec.RetrySafety = api.Unmarked }},
+		{1, 1, 1, func(d *array.Definition) { d.Spec.BeaconTimeout = api.Duration(time.Minute) }},
 		{1, 4, 2, func(d *array.Definition) { d.Spec.Payload = make([]byte, 100<<10) }},
 	} {
 		d := define(test.of)
@@ -169,12 +170,12 @@ func TestElementsAreTriedAgainOneByOne(t *testing.T) {
 		for i := range end.Results {
 			if end.Results[i].Number == 2 {
 				attempts++
-				end.Results[i].Outcome, end.Results[i].Error = fleet.AttemptFailed, "no disk"
+				end.Results[i].Outcome, end.Results[i].Error = api.AttemptFailed, "no disk"
 			}
 		}
 		s.Take(d, "a", b.Number, end, now)
 	}
-	found, _ := s.Elements("a", array.DeadLetter, 0, 10)
+	found, _ := s.Elements("a", api.ElementDeadLetter, 0, 10)
 	if attempts != 2 || len(found) != 1 || found[0].Number != 2 || found[0].Why == "" || s.Counts.Completed != 3 {
 		t.Errorf("after %d attempts the dead letters are %+v, of %+v", attempts, found, s.Counts)
 	}
@@ -196,7 +197,7 @@ func TestAnAgentThatKnowsNoBundlesGetsElementsOneByOne(t *testing.T) {
 	d := define(nil)
 	s := array.New(d.Total())
 	b, _ := s.Begin(d, start)
-	s.Take(d, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned, Unhandled: true}},
+	s.Take(d, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: true}},
 		start)
 	next, ok := s.Begin(d, start)
 	if !ok || !next.Single() {
@@ -214,7 +215,7 @@ func TestDeliveriesThatNoAgentTakesAreSpaced(t *testing.T) {
 		if !ok {
 			break
 		}
-		s.Take(d, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned}}, now)
+		s.Take(d, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned}}, now)
 	}
 	if at := s.Wake(d, now); !at.After(now) {
 		t.Errorf("six deliveries were returned at once, and the next may begin at %v", at)
@@ -225,7 +226,7 @@ func TestElementsThatNoAgentTakesExpire(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]array.End{
 		"in the lane": {Expired: true},
-		"returned":    {AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned, Unhandled: true}},
+		"returned":    {AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: true}},
 	} {
 		d := define(nil)
 		s := array.New(d.Total())
@@ -237,11 +238,11 @@ func TestElementsThatNoAgentTakesExpire(t *testing.T) {
 				continue
 			}
 			if end.Expired {
-				now = now.Add(fleet.DefaultExpiration)
+				now = now.Add(api.DefaultExpiration)
 			}
 			s.Take(d, "a", b.Number, end, now)
 		}
-		if s.Counts.Failed != d.Count || deliveries > 300 || now.Sub(start) > fleet.DefaultExpiration+time.Minute {
+		if s.Counts.Failed != d.Count || deliveries > 300 || now.Sub(start) > api.DefaultExpiration+time.Minute {
 			t.Errorf("%s: after %v and %d deliveries: %+v", name, now.Sub(start), deliveries, s.Counts)
 		}
 	}
@@ -252,13 +253,13 @@ func TestToleratedFailures(t *testing.T) {
 	for _, test := range []struct {
 		tolerate *int
 		failing  int
-		status   array.ArrayStatus
+		status   api.ArrayStatus
 	}{
-		{nil, 0, array.ArrayCompleted},
-		{nil, 3, array.ArrayFailed},
-		{new(3), 3, array.ArrayPartial},
-		{new(2), 3, array.ArrayFailed},
-		{new(0), 1, array.ArrayFailed},
+		{nil, 0, api.ArrayCompleted},
+		{nil, 3, api.ArrayFailed},
+		{new(3), 3, api.ArrayPartial},
+		{new(2), 3, api.ArrayFailed},
+		{new(0), 1, api.ArrayFailed},
 	} {
 		d := define(func(d *array.Definition) { d.Tolerate, d.Parallel = test.tolerate, 1 })
 		s := array.New(d.Total())
@@ -267,7 +268,7 @@ func TestToleratedFailures(t *testing.T) {
 			end := completed(b.Elements, 0)
 			for i := range end.Results {
 				if end.Results[i].Number < test.failing {
-					end.Results[i].Outcome, end.Results[i].NonRetryable = fleet.AttemptFailed, true
+					end.Results[i].Outcome, end.Results[i].NonRetryable = api.AttemptFailed, true
 				}
 			}
 			s.Take(d, "a", b.Number, end, start)
@@ -319,7 +320,7 @@ func TestOnlyThePoisonElementIsBlamed(t *testing.T) {
 				now = s.Wake(d, now)
 			}
 		}
-		dead, _ := s.Elements("a", array.DeadLetter, 0, 10)
+		dead, _ := s.Elements("a", api.ElementDeadLetter, 0, 10)
 		if len(dead) != 1 || dead[0].Number != poison || losses > 5 || s.Counts.Completed != d.Count-1 {
 			t.Fatalf("seed %d: poison %d, %d agents lost, dead %+v, %+v", seed, poison, losses, dead, s.Counts)
 		}
@@ -352,7 +353,7 @@ func TestPropertiesOfRandomArrays(t *testing.T) {
 
 func randomArray(seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 2))
-	safety := []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce, fleet.Unmarked}[seed%4]
+	safety := []api.RetrySafety{api.Idempotent, api.Fenced, api.AtMostOnce, api.Unmarked}[seed%4]
 	d := define(func(d *array.Definition) {
 		d.Count, d.Parallel, d.Spec.RetrySafety = 1+random.IntN(300), 1+random.IntN(8), safety
 	})
@@ -401,7 +402,7 @@ func randomArray(seed uint64) error {
 			}
 		}
 		for _, r := range end.Results {
-			if r.Outcome == fleet.AttemptCompleted {
+			if r.Outcome == api.AttemptCompleted {
 				ends[r.Number]++
 			}
 		}
@@ -418,7 +419,7 @@ func randomArray(seed uint64) error {
 		}
 	}
 	for n, times := range begun {
-		if safety == fleet.AtMostOnce && times > 1 {
+		if safety == api.AtMostOnce && times > 1 {
 			return fmt.Errorf("the at_most_once element %d began %d times", n, times)
 		}
 	}
@@ -441,13 +442,13 @@ func randomEnd(random *rand.Rand, b array.Bundle) array.End {
 	case 0:
 		return lost
 	case 1:
-		return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned, Unhandled: random.IntN(2) == 0,
+		return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: random.IntN(2) == 0,
 			NotReceived: random.IntN(4) == 0}}
 	case 2:
-		return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptMoved, Begun: true, Planned: true}}
+		return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptMoved, Begun: true, Planned: true}}
 	case 3:
 		if b.Single() {
-			return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptFailed, Begun: true, Reason: "failed"}}
+			return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptFailed, Begun: true, Reason: "failed"}}
 		}
 	}
 	end := completed(b.Elements, int64(random.IntN(300)))
@@ -458,7 +459,7 @@ func randomEnd(random *rand.Rand, b array.Bundle) array.End {
 	end.Results = end.Results[:random.IntN(len(end.Results)+1)]
 	for i := range end.Results {
 		if random.IntN(4) == 0 {
-			end.Results[i].Outcome, end.Results[i].Error = fleet.AttemptFailed, "failed"
+			end.Results[i].Outcome, end.Results[i].Error = api.AttemptFailed, "failed"
 		}
 	}
 	return end

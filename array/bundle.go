@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -43,7 +43,7 @@ func (s *State) Begin(d *Definition, now time.Time) (Bundle, bool) {
 	b := Bundle{Number: s.Bundles, Elements: elements, suspect: suspect}
 	for _, n := range elements {
 		b.Attempts = append(b.Attempts, s.trouble(n).Attempts+1)
-		s.mark(n, Running)
+		s.mark(n, api.ElementRunning)
 	}
 	s.flight = append(s.flight, b)
 	return b, true
@@ -65,7 +65,7 @@ func (s *State) size(d *Definition) int {
 	case !s.Measured:
 		return firstBundle
 	}
-	return int(min(max(bundleTime.Milliseconds()/max(s.Mean, 1), 1), fleet.MaxBundle))
+	return int(min(max(bundleTime.Milliseconds()/max(s.Mean, 1), 1), api.MaxBundle))
 }
 
 // due are elements that are delivered again together, lowest first, and whether they are a suspect. A suspect is
@@ -80,7 +80,7 @@ func (s *State) due(d *Definition, now time.Time) (elements []int, suspect bool)
 			bound = min(size, t.Size)
 		}
 		switch {
-		case s.Marks.status(t.Number) != RetryWait || now.Before(t.At):
+		case s.Marks.status(t.Number) != api.ElementRetryWait || now.Before(t.At):
 			continue
 		case t.Suspect && (judging || halved), t.Size > 1 && judging:
 			continue
@@ -101,7 +101,7 @@ func (s *State) due(d *Definition, now time.Time) (elements []int, suspect bool)
 func (s *State) fresh(d *Definition) (elements []int) {
 	size, bytes := s.size(d), 0
 	for n := s.Low; n < len(s.Marks) && len(elements) < size; n++ {
-		if s.Marks.status(n) != Queued {
+		if s.Marks.status(n) != api.ElementQueued {
 			if n == s.Low {
 				s.Low++
 			}
@@ -125,7 +125,7 @@ func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
 		return s.HoldUntil
 	}
 	for t := range s.Troubles.all() {
-		if s.Marks.status(t.Number) == RetryWait && t.At.After(now) && (at.IsZero() || t.At.Before(at)) {
+		if s.Marks.status(t.Number) == api.ElementRetryWait && t.At.After(now) && (at.IsZero() || t.At.Before(at)) {
 			at = t.At
 		}
 	}

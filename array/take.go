@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -13,7 +14,7 @@ import (
 type End struct {
 	fleet.AttemptEnd
 	// Results are of the elements that ended on the agent.
-	Results []fleet.ElementResult
+	Results []api.ElementResult
 	// Expired: no agent took it in time.
 	Expired bool
 }
@@ -27,20 +28,20 @@ func (s *State) Take(d *Definition, array string, number int, end End, now time.
 	}
 	b := s.flight[i]
 	s.flight = slices.Delete(s.flight, i, i+1)
-	if len(s.Stopped) > 0 && end.Outcome != fleet.AttemptCompleted {
+	if len(s.Stopped) > 0 && end.Outcome != api.AttemptCompleted {
 		s.cancelRunning(b)
 		return
 	}
-	unbegun := end.Outcome == fleet.AttemptReturned || !end.Begun && end.Outcome.Gone()
+	unbegun := end.Outcome == api.AttemptReturned || !end.Begun && end.Outcome.Gone()
 	switch {
 	case end.Expired:
 		for _, n := range b.Elements {
-			s.end(n, Failed, expired, "")
+			s.end(n, api.ElementFailed, expired, "")
 		}
 		s.expire(d, now)
 	case unbegun && !end.NotReceived:
 		s.undelivered(d, array, b, end.AttemptEnd, now)
-	case end.Outcome == fleet.AttemptCompleted:
+	case end.Outcome == api.AttemptCompleted:
 		s.accept(d, array, b, end.Results, now)
 	case b.Single():
 		s.settle(d, array, b.Elements[0], end.AttemptEnd, now)
@@ -53,27 +54,27 @@ func (s *State) Take(d *Definition, array string, number int, end End, now time.
 }
 
 // accept takes the results of a bundle. What it does not list was not done, and is delivered again.
-func (s *State) accept(d *Definition, array string, b Bundle, results []fleet.ElementResult, now time.Time) {
+func (s *State) accept(d *Definition, array string, b Bundle, results []api.ElementResult, now time.Time) {
 	took, ended := int64(0), 0
 	for i := range results {
 		r := &results[i]
-		if !slices.Contains(b.Elements, r.Number) || s.Marks.status(r.Number) != Running {
+		if !slices.Contains(b.Elements, r.Number) || s.Marks.status(r.Number) != api.ElementRunning {
 			s.Duplicates++
 			continue
 		}
 		ended++
 		took += r.Milliseconds
-		if r.Outcome == fleet.AttemptCompleted {
-			s.end(r.Number, Completed, "", "")
+		if r.Outcome == api.AttemptCompleted {
+			s.end(r.Number, api.ElementCompleted, "", "")
 			continue
 		}
 		s.settle(d, array, r.Number, fleet.EndOfElement(r), now)
 	}
 	for _, n := range b.Elements {
 		switch {
-		case s.Marks.status(n) != Running:
+		case s.Marks.status(n) != api.ElementRunning:
 		case s.Stopped != "":
-			s.end(n, Cancelled, "", "")
+			s.end(n, api.ElementCancelled, "", "")
 		default:
 			s.again(n, now)
 		}
@@ -116,17 +117,17 @@ func (s *State) measure(ms int64) {
 
 // undone delivers the elements of a bundle of several that brought no results again.
 func (s *State) undone(d *Definition, array string, b Bundle, end fleet.AttemptEnd, now time.Time) {
-	gone := end.Outcome.Gone() || end.Outcome == fleet.AttemptTimedOut
+	gone := end.Outcome.Gone() || end.Outcome == api.AttemptTimedOut
 	switch {
-	case end.Outcome == fleet.AttemptFailed:
+	case end.Outcome == api.AttemptFailed:
 		for _, n := range b.Elements {
 			s.settle(d, array, n, end, now)
 		}
-	case end.NotReceived, gone && end.Begun && !end.Planned && end.Outcome != fleet.AttemptMoved:
+	case end.NotReceived, gone && end.Begun && !end.Planned && end.Outcome != api.AttemptMoved:
 		s.halve(d, b, end, now)
 	case gone && end.Begun:
 		at := now
-		if d.Spec.Safety() == fleet.Fenced {
+		if d.Spec.Safety() == api.Fenced {
 			at = now.Add(end.Lease())
 		}
 		for _, n := range b.Elements {
@@ -148,7 +149,7 @@ func (s *State) undone(d *Definition, array string, b Bundle, end fleet.AttemptE
 func (s *State) halve(d *Definition, b Bundle, end fleet.AttemptEnd, now time.Time) {
 	size := max(1, len(b.Elements)/4)
 	at := now
-	if d.Spec.Safety() == fleet.Fenced && end.Begun {
+	if d.Spec.Safety() == api.Fenced && end.Begun {
 		at = now.Add(end.Lease())
 	}
 	for _, n := range b.Elements {
@@ -165,7 +166,7 @@ func (s *State) halve(d *Definition, b Bundle, end fleet.AttemptEnd, now time.Ti
 
 // maxTransfers is how many losses an element survives.
 func maxTransfers(d *Definition) int {
-	return cmp.Or(d.Spec.Retry.MaxTransfers, fleet.DefaultMaxTransfers)
+	return cmp.Or(d.Spec.Retry.MaxTransfers, api.DefaultMaxTransfers)
 }
 
 // settle decides about one element that did not complete.
@@ -174,25 +175,25 @@ func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd,
 	t.Attempts++
 	next := fleet.Redeliver(&d.Spec, ElementID(array, n), t.Tally, end)
 	t.Tally = next.Tally
-	if end.Outcome == fleet.AttemptFailed || end.Outcome == fleet.AttemptTimedOut {
+	if end.Outcome == api.AttemptFailed || end.Outcome == api.AttemptTimedOut {
 		t.Size, t.Suspect = 0, false // its agent lives
 	}
 	if end.Begun {
 		s.taken(now)
 	}
 	switch next.Status {
-	case fleet.TaskReview:
-		s.end(n, Review, next.Why, end.ErrorType)
+	case api.TaskReview:
+		s.end(n, api.ElementReview, next.Why, end.ErrorType)
 		return
-	case fleet.TaskDeadLetter:
+	case api.TaskDeadLetter:
 		if t.Suspect && t.Tally.Losses > maxTransfers(d) { // that was set, not counted
 			next.Why = fmt.Sprintf("lost with its agent again and again, at last alone, in %d attempts: it is taken for the "+
 				"cause; last: %s", t.Attempts, end.Reason)
 		}
-		s.end(n, DeadLetter, next.Why, end.ErrorType)
+		s.end(n, api.ElementDeadLetter, next.Why, end.ErrorType)
 		return
-	case fleet.TaskFailed:
-		s.end(n, Failed, next.Why, end.ErrorType)
+	case api.TaskFailed:
+		s.end(n, api.ElementFailed, next.Why, end.ErrorType)
 		return
 	}
 	if t.Tally.Losses > 0 && t.Tally.Losses >= maxTransfers(d)-1 {
@@ -206,23 +207,23 @@ func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd,
 // wait has an element wait for another attempt.
 func (s *State) wait(t trouble) {
 	s.Troubles.keep(t)
-	s.mark(t.Number, RetryWait)
+	s.mark(t.Number, api.ElementRetryWait)
 }
 
 // again queues an element that an agent did not begin.
 func (s *State) again(n int, now time.Time) {
 	if t := s.Troubles.find(n); t != nil {
 		t.At = now
-		s.mark(n, RetryWait)
+		s.mark(n, api.ElementRetryWait)
 		return
 	}
-	s.mark(n, Queued)
+	s.mark(n, api.ElementQueued)
 }
 
 // returned holds all deliveries for a while after bundles that no agent took.
 func (s *State) returned(d *Definition, array string, end fleet.AttemptEnd, now time.Time) {
-	end.Outcome = fleet.AttemptReturned
-	next := fleet.Redeliver(&fleet.TaskSpec{}, array, fleet.Tally{Returns: s.Returns}, end)
+	end.Outcome = api.AttemptReturned
+	next := fleet.Redeliver(&api.TaskSpec{}, array, fleet.Tally{Returns: s.Returns}, end)
 	s.Returns = next.Tally.Returns
 	s.HoldUntil, s.HoldWhy = now.Add(next.Wait), end.Reason
 	s.expire(d, now)
@@ -233,13 +234,13 @@ const expired = "no agent took it in time"
 
 // expire ends what waits, if no agent has taken anything for as long as elements may wait.
 func (s *State) expire(d *Definition, now time.Time) {
-	if now.Sub(s.TakenAt) < d.Spec.ExpiresIn.Or(fleet.DefaultExpiration) {
+	if now.Sub(s.TakenAt) < d.Spec.ExpiresIn.Or(api.DefaultExpiration) {
 		return
 	}
 	for n := range s.Marks {
 		switch s.Marks.status(n) {
-		case Queued, RetryWait:
-			s.end(n, Failed, expired, "")
+		case api.ElementQueued, api.ElementRetryWait:
+			s.end(n, api.ElementFailed, expired, "")
 		}
 	}
 }
@@ -248,7 +249,7 @@ func (s *State) expire(d *Definition, now time.Time) {
 func (s *State) Resume(now time.Time) { s.TakenAt = now }
 
 // end ends an element, unless a person has it run again.
-func (s *State) end(n int, status Status, why, kind string) {
+func (s *State) end(n int, status api.ElementStatus, why, kind string) {
 	s.mark(n, status)
 	s.Troubles.forget(n)
 	s.blame(n, why, kind)
@@ -262,8 +263,8 @@ func (s *State) Cancel(why string) {
 	s.Stopped = why
 	for n := range s.Marks {
 		switch s.Marks.status(n) {
-		case Queued, RetryWait:
-			s.end(n, Cancelled, "", "")
+		case api.ElementQueued, api.ElementRetryWait:
+			s.end(n, api.ElementCancelled, "", "")
 		}
 	}
 }
@@ -273,8 +274,8 @@ func (s *State) CancelHeld(why string) {
 	s.Stopped = cmp.Or(s.Stopped, why)
 	for n := range s.Marks {
 		switch s.Marks.status(n) {
-		case Review, DeadLetter:
-			s.end(n, Cancelled, why, "")
+		case api.ElementReview, api.ElementDeadLetter:
+			s.end(n, api.ElementCancelled, why, "")
 		}
 	}
 }
@@ -290,6 +291,6 @@ func (s *State) Abandon() {
 // cancelRunning ends the elements of a bundle that was stopped.
 func (s *State) cancelRunning(b Bundle) {
 	for _, n := range b.Elements {
-		s.end(n, Cancelled, "", "")
+		s.end(n, api.ElementCancelled, "", "")
 	}
 }

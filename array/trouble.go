@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -150,7 +151,7 @@ func pack(list []*trouble) []byte {
 func unpack(packed []byte) ([]trouble, error) {
 	plain := bufio.NewReader(flate.NewReader(bytes.NewReader(packed)))
 	count, err := binary.ReadUvarint(plain)
-	if err != nil || count > fleet.MaxElements {
+	if err != nil || count > api.MaxElements {
 		return nil, errors.Join(err, errors.New("they have no count"))
 	}
 	rows := make([]row, count+1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -16,14 +17,14 @@ import (
 func TestNoOtherTroubleMoves(t *testing.T) {
 	t.Parallel()
 	var l troubles
-	l.keep(trouble{Number: fleet.MaxElements - 1})
+	l.keep(trouble{Number: api.MaxElements - 1})
 	slots := &l.of[0]
 	known := map[int]*trouble{}
-	for n := range fleet.MaxElements {
+	for n := range api.MaxElements {
 		l.keep(trouble{Number: n, Size: n % 3})
 		known[n] = l.find(n)
 	}
-	for n := range fleet.MaxElements {
+	for n := range api.MaxElements {
 		if l.find(n) != known[n] {
 			t.Fatalf("what is known of element %d has moved", n)
 		}
@@ -32,7 +33,7 @@ func TestNoOtherTroubleMoves(t *testing.T) {
 		}
 	}
 	halved := 0
-	for n := range fleet.MaxElements {
+	for n := range api.MaxElements {
 		switch found := l.find(n); {
 		case n%2 == 0 && found != nil:
 			t.Fatalf("element %d is not forgotten", n)
@@ -42,8 +43,8 @@ func TestNoOtherTroubleMoves(t *testing.T) {
 			halved++
 		}
 	}
-	if &l.of[0] != slots || l.count != fleet.MaxElements/2 || l.halved != halved {
-		t.Errorf("of %d elements %d are in small bundles, counted as %d and %d", fleet.MaxElements/2, halved, l.count,
+	if &l.of[0] != slots || l.count != api.MaxElements/2 || l.halved != halved {
+		t.Errorf("of %d elements %d are in small bundles, counted as %d and %d", api.MaxElements/2, halved, l.count,
 			l.halved)
 	}
 }
@@ -51,9 +52,9 @@ func TestNoOtherTroubleMoves(t *testing.T) {
 // inTrouble is a state with elements that differ as much as they can.
 func inTrouble(count int) *State {
 	random := rand.New(rand.NewPCG(1, uint64(count)))
-	numbers := random.Perm(fleet.MaxElements)[:count]
+	numbers := random.Perm(api.MaxElements)[:count]
 	slices.Sort(numbers)
-	marks := []byte(strings.Repeat("c", fleet.MaxElements))
+	marks := []byte(strings.Repeat("c", api.MaxElements))
 	var l troubles
 	for _, n := range numbers {
 		marks[n] = 'w'
@@ -61,13 +62,13 @@ func inTrouble(count int) *State {
 			Returns: random.IntN(3), NotReceived: random.IntN(3)}, []int{0, 1, 6, 25}[random.IntN(4)], random.IntN(2) == 0,
 			time.Unix(1_800_000_000+random.Int64N(30*86_400), 0).UTC()})
 	}
-	return &State{Counts: ElementCounts{Total: fleet.MaxElements, Queued: count, Completed: fleet.MaxElements - count},
+	return &State{Counts: api.ElementCounts{Total: api.MaxElements, Queued: count, Completed: api.MaxElements - count},
 		Marks: marks, Troubles: l, Bundles: 3000}
 }
 
 func TestAStateIsCarriedOver(t *testing.T) {
 	t.Parallel()
-	for _, count := range []int{1, 2000, 499 + MaxParallel*fleet.MaxBundle} {
+	for _, count := range []int{1, 2000, 499 + MaxParallel*api.MaxBundle} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			t.Parallel()
 			s := inTrouble(count)
@@ -83,7 +84,7 @@ func TestAStateIsCarriedOver(t *testing.T) {
 			if err != nil || string(again) != string(data) {
 				t.Errorf("a state that was written and read is another one (%v)", err)
 			}
-			d := &Definition{Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}, Count: fleet.MaxElements}
+			d := &Definition{Spec: api.TaskSpec{Type: "work", Cluster: "c"}, Count: api.MaxElements}
 			later := time.Unix(1_900_000_000, 0)
 			for range 3 {
 				b, _ := s.Begin(d, later)

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // mostInTrouble is how many elements may wait for another attempt: all that are under way, and the 499 that waited when
 // the last of them began.
-const mostInTrouble = 499 + array.MaxParallel*fleet.MaxBundle
+const mostInTrouble = 499 + array.MaxParallel*api.MaxBundle
 
 // failTogether is an array of so many elements. When so many of them are under way as may be, all others begin to fail,
 // and are to be tried again an hour later.
 func failTogether(count int, why string) (*array.Definition, *array.State) {
 	d := define(func(d *array.Definition) {
 		d.Count, d.Parallel = count, array.MaxParallel
-		d.Spec.Retry = fleet.RetryPolicy{MaxAttempts: 100, InitialInterval: fleet.Duration(time.Hour),
-			MaxInterval: fleet.Duration(24 * time.Hour)}
+		d.Spec.Retry = api.RetryPolicy{MaxAttempts: 100, InitialInterval: api.Duration(time.Hour),
+			MaxInterval: api.Duration(24 * time.Hour)}
 	})
 	s := array.New(d.Total())
 	var flying []array.Bundle
@@ -36,7 +36,7 @@ func failTogether(count int, why string) (*array.Definition, *array.State) {
 		end := completed(flying[0].Elements, 1)
 		for i := range end.Results {
 			if end.Results[i].Number >= count*8/100 {
-				end.Results[i].Outcome, end.Results[i].Error = fleet.AttemptFailed, why
+				end.Results[i].Outcome, end.Results[i].Error = api.AttemptFailed, why
 			}
 		}
 		s.Take(d, "a", flying[0].Number, end, now)
@@ -45,8 +45,8 @@ func failTogether(count int, why string) (*array.Definition, *array.State) {
 }
 
 // waiting are the elements that wait for another attempt.
-func waiting(s *array.State) []array.ElementEntry {
-	found, _ := s.Elements("a", array.RetryWait, 0, fleet.MaxElements)
+func waiting(s *array.State) []api.ElementEntry {
+	found, _ := s.Elements("a", api.ElementRetryWait, 0, api.MaxElements)
 	return found
 }
 
@@ -56,7 +56,7 @@ func TestTheStateIsSmallHoweverManyElementsFailTogether(t *testing.T) {
 		"escaped": strings.Repeat("<", 8000)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, s := failTogether(fleet.MaxElements, why)
+			d, s := failTogether(api.MaxElements, why)
 			before := waiting(s)
 			if len(before) < 50_000 || len(before) > mostInTrouble {
 				t.Fatalf("%d elements wait for another attempt", len(before))
@@ -89,13 +89,13 @@ func TestTheStateIsSmallHoweverManyElementsFailTogether(t *testing.T) {
 
 func TestAllThatWaitsIsCancelledTogether(t *testing.T) {
 	t.Parallel()
-	_, s := failTogether(fleet.MaxElements, "no disk")
+	_, s := failTogether(api.MaxElements, "no disk")
 	began := time.Now()
 	s.Cancel("enough")
 	s.CancelHeld("enough")
 	t.Logf("Cancel took %v", time.Since(began))
-	completed := fleet.MaxElements * 8 / 100
-	want := array.ElementCounts{Total: fleet.MaxElements, Completed: completed, Cancelled: fleet.MaxElements - completed}
+	completed := api.MaxElements * 8 / 100
+	want := api.ElementCounts{Total: api.MaxElements, Completed: completed, Cancelled: api.MaxElements - completed}
 	if s.Counts != want {
 		t.Errorf("after the cancellation there are %+v", s.Counts)
 	}
@@ -106,7 +106,7 @@ func TestAllThatWaitsIsCancelledTogether(t *testing.T) {
 
 // BenchmarkCancel shows that a cancellation takes as long for each element however many there are.
 func BenchmarkCancel(b *testing.B) {
-	for _, count := range []int{fleet.MaxElements / 8, fleet.MaxElements / 2, fleet.MaxElements} {
+	for _, count := range []int{api.MaxElements / 8, api.MaxElements / 2, api.MaxElements} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			_, s := failTogether(count, "no disk")
 			data, _ := json.Marshal(s)

@@ -11,7 +11,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -70,8 +69,8 @@ var completedFlagsOf = map[string]func(*app.App) cobra.CompletionFunc{
 // eventTypes offers the types of events as people write them: without what all begin with.
 func eventTypes(*app.App) cobra.CompletionFunc {
 	var types []string
-	for _, m := range fleet.EventTypes {
-		types = append(types, strings.TrimPrefix(string(m.Type), fleet.EventPrefix))
+	for _, m := range api.EventTypes {
+		types = append(types, strings.TrimPrefix(string(m.Type), api.EventPrefix))
 	}
 	return cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp)
 }
@@ -96,10 +95,10 @@ var (
 		return ids(ctx, s.Tasks.List(client.TaskQuery{}), func(t *api.Task) string { return t.ID })
 	}
 	idsOfFailovers idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
-		return ids(ctx, s.Failovers.List(client.FailoverQuery{}), func(r *fleet.FailoverRecord) string { return r.ID })
+		return ids(ctx, s.Failovers.List(client.FailoverQuery{}), func(r *api.FailoverRecord) string { return r.ID })
 	}
 	idsOfDrains idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
-		return ids(ctx, s.Drains.List(""), func(r *fleet.DrainRecord) string { return r.ID })
+		return ids(ctx, s.Drains.List(""), func(r *api.DrainRecord) string { return r.ID })
 	}
 	idsOfSchedules idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
 		return ids(ctx, s.Schedules.List(client.ScheduleQuery{}), func(e *api.ScheduleEntry) string { return e.Name })

@@ -11,8 +11,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -41,11 +39,11 @@ func printOverview(a *app.App, o *api.Overview) error {
 		printProblem(a, &o.Problems[i])
 	}
 	fmt.Fprintf(a.Stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
-		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
-		fleet.Count(o.Tasks.Open, "open task"), o.Tasks.Review, fleet.Count(o.Tasks.DeadLetter, "dead letter"))
+		api.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
+		api.Count(o.Tasks.Open, "open task"), o.Tasks.Review, api.Count(o.Tasks.DeadLetter, "dead letter"))
 	if j := o.Jobs; j.Lacking+j.FailedDeployments+j.WaitingDeployments > 0 {
 		fmt.Fprintf(a.Stdout, "%s lacking healthy instances, %s, %d waiting to be promoted\n\n",
-			fleet.Count(j.Lacking, "job"), fleet.Count(j.FailedDeployments, "failed deployment"), j.WaitingDeployments)
+			api.Count(j.Lacking, "job"), api.Count(j.FailedDeployments, "failed deployment"), j.WaitingDeployments)
 	}
 	waiting := map[string]int64{}
 	for i := range o.Lanes {
@@ -55,7 +53,7 @@ func printOverview(a *app.App, o *api.Overview) error {
 	for i := range o.Clusters {
 		c := &o.Clusters[i]
 		agents := fmt.Sprintf("%d of %d", c.HealthyAgentCount, c.AgentCount)
-		if c.Status == fleet.ClusterUnknown { // nobody could be asked
+		if c.Status == api.ClusterUnknown { // nobody could be asked
 			agents = "?"
 		}
 		t.Row(c.Name, string(c.Status), agents, string(c.ReplicationMode), c.Leader, fmt.Sprint(waiting[c.Name]))
@@ -69,7 +67,7 @@ func printOverview(a *app.App, o *api.Overview) error {
 	return nil
 }
 
-func printProblem(a *app.App, p *diagnosis.Problem) {
+func printProblem(a *app.App, p *api.Problem) {
 	line := fmt.Sprintf("%-8s  %s", p.Severity, app.OneLine(p.What))
 	if p.Since != nil {
 		line += ", since " + a.Ago(p.Since)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/zeros"
 )
 
@@ -78,7 +78,7 @@ func TestZeroOfARequestIsNeverTheDefault(t *testing.T) {
 
 func TestZeroOfADefinitionIsNeverTheDefault(t *testing.T) {
 	t.Parallel()
-	require.ElementsMatch(t, listed(zeroOfDefinitions), zeros.Of(reflect.TypeFor[job.Definition](), "json"))
+	require.ElementsMatch(t, listed(zeroOfDefinitions), zeros.Of(reflect.TypeFor[api.JobDefinition](), "json"))
 }
 
 // listed are the names before the colons.

@@ -5,13 +5,12 @@ import (
 	"net/http"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // AgentQuery selects agents; all that is set must hold.
 type AgentQuery struct {
 	Cluster, Zone, Group string
-	Status               fleet.AgentStatus
+	Status               api.AgentStatus
 	State                api.WorkerState
 	Live                 bool     // only those that a hub has a session of
 	Capabilities         []string // all of these
@@ -58,8 +57,8 @@ func (a Agents) Dead(ctx context.Context, id string, r api.DeadRequest) (*api.Ag
 }
 
 // Drain takes an agent out of service.
-func (a Agents) Drain(ctx context.Context, id string, r api.DrainRequest) (*fleet.DrainRecord, error) {
-	return post[fleet.DrainRecord](ctx, a.c, path(id, "drain"), r)
+func (a Agents) Drain(ctx context.Context, id string, r api.DrainRequest) (*api.DrainRecord, error) {
+	return post[api.DrainRecord](ctx, a.c, path(id, "drain"), r)
 }
 
 // SetMaintenance keeps new work from an agent, or lets it have work again.
@@ -91,31 +90,31 @@ func (a Agents) Terminate(ctx context.Context, id, reason string) (*api.ScalingA
 type FailoverQuery struct {
 	Cluster string
 	Agent   string // whose work was moved
-	Status  fleet.FailoverStatus
+	Status  api.FailoverStatus
 }
 
 // List lists failovers, newest first.
-func (f Failovers) List(q FailoverQuery) *List[fleet.FailoverRecord] {
-	return list[fleet.FailoverRecord](f.c, path("failovers"), "failovers",
+func (f Failovers) List(q FailoverQuery) *List[api.FailoverRecord] {
+	return list[api.FailoverRecord](f.c, path("failovers"), "failovers",
 		values("cluster", q.Cluster, "agent", q.Agent, "status", q.Status))
 }
 
 // Get returns the record of a failover.
-func (f Failovers) Get(ctx context.Context, id string) (*fleet.FailoverRecord, error) {
-	return get[fleet.FailoverRecord](ctx, f.c, path("failovers", id), nil)
+func (f Failovers) Get(ctx context.Context, id string) (*api.FailoverRecord, error) {
+	return get[api.FailoverRecord](ctx, f.c, path("failovers", id), nil)
 }
 
 // List lists drains, newest first; of all clusters when cluster is empty.
-func (d Drains) List(cluster string) *List[fleet.DrainRecord] {
-	return list[fleet.DrainRecord](d.c, path("drains"), "drains", values("cluster", cluster))
+func (d Drains) List(cluster string) *List[api.DrainRecord] {
+	return list[api.DrainRecord](d.c, path("drains"), "drains", values("cluster", cluster))
 }
 
 // Get returns the record of a drain.
-func (d Drains) Get(ctx context.Context, id string) (*fleet.DrainRecord, error) {
-	return get[fleet.DrainRecord](ctx, d.c, path("drains", id), nil)
+func (d Drains) Get(ctx context.Context, id string) (*api.DrainRecord, error) {
+	return get[api.DrainRecord](ctx, d.c, path("drains", id), nil)
 }
 
 // Cancel cancels a drain: agents that are not done are given work again.
-func (d Drains) Cancel(ctx context.Context, id string) (*fleet.DrainRecord, error) {
-	return post[fleet.DrainRecord](ctx, d.c, path("drains", id, "cancel"), nil)
+func (d Drains) Cancel(ctx context.Context, id string) (*api.DrainRecord, error) {
+	return post[api.DrainRecord](ctx, d.c, path("drains", id, "cancel"), nil)
 }

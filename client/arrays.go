@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 )
 
 // ArrayQuery selects arrays; all that is set must hold.
 type ArrayQuery struct {
 	Cluster, Type, Tenant string
-	Status                array.ArrayStatus
+	Status                api.ArrayStatus
 }
 
 // Submit submits an array, once: one without an id and idempotency key gets an id here, so that the request can be
@@ -48,8 +47,8 @@ func (a Arrays) Get(ctx context.Context, id string, wait time.Duration) (*api.Ar
 }
 
 // Elements lists an array's elements, with a status or all.
-func (a Arrays) Elements(id string, status array.Status) *List[array.ElementEntry] {
-	return list[array.ElementEntry](a.c, path("arrays", id, "elements"), "elements", values("status", status))
+func (a Arrays) Elements(id string, status api.ElementStatus) *List[api.ElementEntry] {
+	return list[api.ElementEntry](a.c, path("arrays", id, "elements"), "elements", values("status", status))
 }
 
 // Results are what the elements of an array returned, as far as they have completed, in the order in which they did. An

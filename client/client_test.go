@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // answer is one answer of a server of tests; status 0 breaks the connection.
@@ -243,7 +242,7 @@ func TestPages(t *testing.T) {
 		{status: 200, body: `{"tasks":[],"next_page_token":"y"}`}, {status: 200, body: `{"tasks":[{"id":"c"}]}`}}
 	client, server, _ := serve(t, pages...)
 	var ids []string
-	for task, err := range client.Tasks.List(TaskQuery{Cluster: "k", Status: fleet.TaskQueued,
+	for task, err := range client.Tasks.List(TaskQuery{Cluster: "k", Status: api.TaskQueued,
 		Labels: []string{"a=b", "c=d"}}).All(t.Context()) {
 		require.NoError(t, err)
 		ids = append(ids, task.ID)
@@ -302,7 +301,7 @@ func TestWaitForTask(t *testing.T) {
 	var raw json.RawMessage
 	task, err := client.Raw(&raw).Tasks.Wait(t.Context(), "a/b", time.Hour, WithPayload)
 	require.NoError(t, err)
-	require.Equal(t, fleet.TaskCompleted, task.Status)
+	require.Equal(t, api.TaskCompleted, task.Status)
 	require.Equal(t, `{"id":"a/b","status":"completed"}`, string(raw))
 	require.Equal(t, []string{"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s",
 		"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s"}, server.asked)
@@ -401,7 +400,7 @@ func TestSubmissionOutlivesARestart(t *testing.T) {
 		}
 		return nil
 	}
-	task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "x"}})
+	task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "x"}})
 	require.NoError(t, err)
 	require.False(t, task.Duplicate, "the caller has submitted it once")
 	require.Equal(t, map[string]int{task.ID: 2}, taken, "one task, asked for twice")

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Settings are settings of a cluster as JSON has them: fields of fleet.ClusterConfig. What is left out is not said.
@@ -79,8 +78,8 @@ func (k Clusters) ReleaseBrake(ctx context.Context, name, reason string) (releas
 }
 
 // Drain takes several agents of a cluster out of service, some at a time.
-func (k Clusters) Drain(ctx context.Context, cluster string, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
-	return post[fleet.DrainRecord](ctx, k.c, path("clusters", cluster, "drain"), r)
+func (k Clusters) Drain(ctx context.Context, cluster string, r *api.DrainAgentsRequest) (*api.DrainRecord, error) {
+	return post[api.DrainRecord](ctx, k.c, path("clusters", cluster, "drain"), r)
 }
 
 // Pause holds a cluster, or one of its lanes, back.
@@ -102,8 +101,8 @@ func (k Clusters) Lanes(cluster string) *List[api.Lane] {
 }
 
 // Rebalance spreads a cluster's shards and targets, and its tasks, evenly over its agents.
-func (k Clusters) Rebalance(ctx context.Context, cluster string, r api.RebalanceRequest) (*fleet.Rebalance, error) {
-	return post[fleet.Rebalance](ctx, k.c, path("clusters", cluster, "rebalance"), r)
+func (k Clusters) Rebalance(ctx context.Context, cluster string, r api.RebalanceRequest) (*api.Rebalance, error) {
+	return post[api.Rebalance](ctx, k.c, path("clusters", cluster, "rebalance"), r)
 }
 
 // Targets lists a cluster's deployment targets.
@@ -123,8 +122,8 @@ func (k Clusters) CompareStates(ctx context.Context, cluster string) (*api.Clust
 }
 
 // Sync makes the states of a cluster's members the same.
-func (k Clusters) Sync(ctx context.Context, cluster, reason string) (*fleet.SyncReport, error) {
-	return post[fleet.SyncReport](ctx, k.c, path("clusters", cluster, "sync"), api.ReasonRequest{Reason: reason})
+func (k Clusters) Sync(ctx context.Context, cluster, reason string) (*api.SyncReport, error) {
+	return post[api.SyncReport](ctx, k.c, path("clusters", cluster, "sync"), api.ReasonRequest{Reason: reason})
 }
 
 // Scaling says how a cluster's number of agents is kept.
@@ -155,8 +154,8 @@ func (k Clusters) RevertRollout(ctx context.Context, cluster, reason string) (*a
 }
 
 // List lists what was done to keep the number of agents, newest first; of all clusters when cluster is empty.
-func (s Scalings) List(cluster string) *List[fleet.ScalingRecord] {
-	return list[fleet.ScalingRecord](s.c, path("scalings"), "scalings", values("cluster", cluster))
+func (s Scalings) List(cluster string) *List[api.ScalingRecord] {
+	return list[api.ScalingRecord](s.c, path("scalings"), "scalings", values("cluster", cluster))
 }
 
 // Spawners lists the spawners that were there within the last minutes, and how they are.
@@ -165,6 +164,6 @@ func (s Scalings) Spawners() *List[api.Spawner] {
 }
 
 // Get returns the record of one.
-func (s Scalings) Get(ctx context.Context, id string) (*fleet.ScalingRecord, error) {
-	return get[fleet.ScalingRecord](ctx, s.c, path("scalings", id), nil)
+func (s Scalings) Get(ctx context.Context, id string) (*api.ScalingRecord, error) {
+	return get[api.ScalingRecord](ctx, s.c, path("scalings", id), nil)
 }

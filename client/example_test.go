@@ -9,7 +9,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func Example() {
@@ -20,7 +19,7 @@ func Example() {
 	}
 	task, err := c.Tasks.Submit(ctx, &api.TaskRequest{
 		IdempotencyKey: "invoice-4711", // submitting it again is the same task
-		TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: "default",
+		TaskSpec: api.TaskSpec{Type: "exec", Cluster: "default",
 			Payload: []byte(`{"command":["echo","hello"]}`)},
 	})
 	if err == nil {

@@ -6,13 +6,12 @@ import (
 	"net/http"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/mesh"
 )
 
 // InboundQuery selects events from outside; all that is set must hold.
 type InboundQuery struct {
 	Type, Tenant string
-	Status       mesh.Status
+	Status       api.InboundStatus
 }
 
 // SentEvents answers what was sent: an event, or a batch of them.
@@ -33,8 +32,8 @@ func (e Inbound) Send(ctx context.Context, events []byte) (*SentEvents, error) {
 }
 
 // List lists events from outside, newest first.
-func (e Inbound) List(q InboundQuery) *List[mesh.InboundEvent] {
-	return list[mesh.InboundEvent](e.c, path("inbound"), "events",
+func (e Inbound) List(q InboundQuery) *List[api.InboundEvent] {
+	return list[api.InboundEvent](e.c, path("inbound"), "events",
 		values("type", q.Type, "tenant", q.Tenant, "status", q.Status))
 }
 
@@ -44,8 +43,8 @@ func (e Inbound) Get(ctx context.Context, id string) (*api.Inbound, error) {
 }
 
 // Quarantine lists the events that could not be dispatched, newest first.
-func (e Inbound) Quarantine(q InboundQuery) *List[mesh.InboundEvent] {
-	return list[mesh.InboundEvent](e.c, path("quarantine"), "events", values("type", q.Type, "tenant", q.Tenant))
+func (e Inbound) Quarantine(q InboundQuery) *List[api.InboundEvent] {
+	return list[api.InboundEvent](e.c, path("quarantine"), "events", values("type", q.Type, "tenant", q.Tenant))
 }
 
 // Quarantined returns an event that is or was in quarantine.

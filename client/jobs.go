@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
 )
 
 // JobQuery selects jobs; all that is set must hold.
@@ -43,8 +42,8 @@ func (j Jobs) Plan(ctx context.Context, name string, definition []byte) (*api.Jo
 }
 
 // Versions returns the versions of a job's definition that are kept, the one in force last.
-func (j Jobs) Versions(ctx context.Context, name string) ([]job.Version, error) {
-	answer, err := get[struct{ Versions []job.Version }](ctx, j.c, path("jobs", name, "versions"), nil)
+func (j Jobs) Versions(ctx context.Context, name string) ([]api.JobVersion, error) {
+	answer, err := get[struct{ Versions []api.JobVersion }](ctx, j.c, path("jobs", name, "versions"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,7 @@ func (j Jobs) Delete(ctx context.Context, name string) error {
 // RunQuery selects runs; all that is set must hold.
 type RunQuery struct {
 	Job, Cluster, Tenant string
-	Status               job.RunStatus
+	Status               api.RunStatus
 }
 
 // List lists runs, newest first.
@@ -148,6 +147,6 @@ func (r Runs) Retry(ctx context.Context, id string, in api.RetryRunRequest) (*ap
 }
 
 // Step decides about a step of a run.
-func (r Runs) Step(ctx context.Context, id, step string, action job.StepAction, in api.StepRequest) (*api.Run, error) {
+func (r Runs) Step(ctx context.Context, id, step string, action api.StepAction, in api.StepRequest) (*api.Run, error) {
 	return post[api.Run](ctx, r.c, path("runs", id, "steps", step, string(action)), in)
 }

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
 )
 
 // ServiceQuery selects instances of a service; all that is set must hold. Without Any, only those that pass are found.
 type ServiceQuery struct {
 	Any       bool
 	Tag, Zone string
-	Role      job.Role
+	Role      api.InstanceRole
 	// Index, with Wait, holds the answer until the instances differ from those of an earlier answer, at most a minute.
 	Index string
 	Wait  time.Duration

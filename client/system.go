@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -68,8 +67,8 @@ func (h Healing) Status(ctx context.Context) (*api.HealingStatus, error) {
 }
 
 // Trigger runs a healing cycle now.
-func (h Healing) Trigger(ctx context.Context, r api.HealingTrigger) (*fleet.HealingCycleRecord, error) {
-	return post[fleet.HealingCycleRecord](ctx, h.c, path("healing", "trigger"), r)
+func (h Healing) Trigger(ctx context.Context, r api.HealingTrigger) (*api.HealingCycleRecord, error) {
+	return post[api.HealingCycleRecord](ctx, h.c, path("healing", "trigger"), r)
 }
 
 // Pause stops the healing cycle from running by itself.
@@ -85,12 +84,12 @@ func (h Healing) Resume(ctx context.Context, reason string) (*api.HealingStatus,
 // HealingQuery selects actions of healing; all that is set must hold.
 type HealingQuery struct {
 	Cluster, Agent string
-	Type           fleet.HealingType
-	Status         fleet.HealingStatus
+	Type           api.HealingType
+	Status         api.HealingOutcome
 }
 
 // Actions lists what healing did, newest first.
-func (h Healing) Actions(q HealingQuery) *List[fleet.HealingRecord] {
-	return list[fleet.HealingRecord](h.c, path("healing", "actions"), "actions",
+func (h Healing) Actions(q HealingQuery) *List[api.HealingRecord] {
+	return list[api.HealingRecord](h.c, path("healing", "actions"), "actions",
 		values("cluster", q.Cluster, "agent", q.Agent, "type", q.Type, "status", q.Status))
 }

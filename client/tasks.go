@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -101,7 +100,7 @@ func (t Tasks) Wait(ctx context.Context, id string, wait time.Duration, with ...
 // TaskQuery selects tasks; all that is set must hold.
 type TaskQuery struct {
 	Cluster, Type, Tenant string
-	Status                fleet.TaskStatus
+	Status                api.TaskStatus
 	Agent                 string   // the one that had them, or that they are pinned to
 	IDPrefix              string   // how their ids begin
 	Text                  string   // a part of their id, type, labels or agents
@@ -155,8 +154,8 @@ func (t Tasks) Retry(ctx context.Context, id, reason string) (*api.Task, error) 
 // idempotency key gets an id here, so that it can be repeated when its answer is lost.
 func (t Tasks) Rerun(ctx context.Context, id string, r api.RerunTaskRequest) (*api.Task, error) {
 	if r.ID == "" && r.IdempotencyKey == "" {
-		tenant, _ := fleet.CutTenant(id)
-		r.ID = fleet.Qualify(tenant, api.NewTaskID())
+		tenant, _ := api.CutTenant(id)
+		r.ID = api.Qualify(tenant, api.NewTaskID())
 	}
 	return do[api.Task](ctx, t.c,
 		request{method: http.MethodPost, path: path("tasks", id, "rerun"), body: r, keyed: true})

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/controlplane"
@@ -31,21 +32,21 @@ import (
 type installation struct {
 	t      *testing.T
 	config *config.Config
-	fleet.ClusterConfig
+	api.ClusterConfig
 }
 
 // with is a cluster of members that are online.
 func (i installation) with(members ...string) *fleet.Cluster {
 	c := &fleet.Cluster{Config: i.ClusterConfig}
 	for _, id := range members {
-		c.Join(fleet.Join{AgentID: id, Instance: id, AgentProfile: fleet.AgentProfile{MaxTasks: 4}}, "h1", time.Unix(0, 0))
+		c.Join(fleet.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h1", time.Unix(0, 0))
 	}
 	return c
 }
 
 // task is one that was submitted with nothing but its type.
-func (i installation) task() *fleet.TaskSpec {
-	spec := &fleet.TaskSpec{Type: "x"}
+func (i installation) task() *api.TaskSpec {
+	spec := &api.TaskSpec{Type: "x"}
 	i.TaskDefaults.Apply(spec)
 	return spec
 }
@@ -58,8 +59,8 @@ func workflows() *sdktestsuite.TestWorkflowEnvironment {
 	for name, does := range map[string]any{
 		contract.DirectActivity.Name:        func(context.Context, contract.Directive) error { return nil },
 		contract.ReadLoadsActivity.Name:     func(context.Context, string) (map[string]int, error) { return nil, nil },
-		contract.CountFailoverActivity.Name: func(context.Context, fleet.FailoverRecord) error { return nil },
-		contract.CountHealingActivity.Name:  func(context.Context, fleet.HealingRecord) error { return nil },
+		contract.CountFailoverActivity.Name: func(context.Context, api.FailoverRecord) error { return nil },
+		contract.CountHealingActivity.Name:  func(context.Context, api.HealingRecord) error { return nil },
 	} {
 		env.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
 	}
@@ -75,7 +76,7 @@ func (i installation) lose(do func(env *sdktestsuite.TestWorkflowEnvironment)) {
 	}, time.Second)
 	env.RegisterDelayedCallback(func() {
 		env.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
-			Changes: []fleet.Transition{{AgentID: "a", Instance: "a", Epoch: 1, Status: fleet.AgentOffline, At: env.Now(),
+			Changes: []fleet.Transition{{AgentID: "a", Instance: "a", Epoch: 1, Status: api.AgentOffline, At: env.Now(),
 				Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: 1}}}}})
 	}, 2*time.Second)
 	do(env)
@@ -117,7 +118,7 @@ func (n *ratings) NotifyHealth(*health.Agent, fleet.MemberHealth) {}
 func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_800_000_000, 0)
-	ill := func(i installation, level fleet.HealthLevel) []fleet.HealingDecision {
+	ill := func(i installation, level api.HealthLevel) []api.HealingDecision {
 		facts := &fleet.ClusterFacts{Cluster: *i.with("a", "b", "c", "d")}
 		facts.Members[0].Health = &fleet.MemberHealth{Level: level, Since: start.Add(-time.Hour)}
 		found, _ := fleet.ExamineForHealing(facts, start)
@@ -139,8 +140,8 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			func(i installation) any { return contract.ClusterWorkflowID(i.Name) }},
 		"target_group_id": {"racks", "prod-docker-hosts", "racks",
 			func(i installation) any { return cluster.OfSettings(i.ClusterConfig).TargetGroup }},
-		"membership.minimum_agents": {"1", fleet.ClusterCritical, fleet.ClusterDegraded, online(1)},
-		"membership.desired_agents": {"2", fleet.ClusterDegraded, fleet.ClusterHealthy, online(2)},
+		"membership.minimum_agents": {"1", api.ClusterCritical, api.ClusterDegraded, online(1)},
+		"membership.desired_agents": {"2", api.ClusterDegraded, api.ClusterHealthy, online(2)},
 		"membership.max_agents": {"6", fleet.RefusedFull, "", func(i installation) any {
 			return i.with("a", "b", "c", "d", "e").Join(fleet.Join{AgentID: "f", Instance: "f"}, "h1", start).Refused
 		}},
@@ -166,9 +167,9 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			})
 			return watched
 		}},
-		"failover.max_transfer_retries": {"4", fleet.TaskDeadLetter, fleet.TaskQueued, func(i installation) any {
+		"failover.max_transfer_retries": {"4", api.TaskDeadLetter, api.TaskQueued, func(i installation) any {
 			return fleet.Redeliver(i.task(), "t", fleet.Tally{Losses: 3},
-				fleet.AttemptEnd{Outcome: fleet.AttemptLost, Begun: true}).Status
+				fleet.AttemptEnd{Outcome: api.AttemptLost, Begun: true}).Status
 		}},
 		"health_monitoring.heartbeat_interval": {"00:00:10", 30 * time.Second, 10 * time.Second,
 			func(i installation) any { return i.config.Timing().Hold(time.Hour) }},
@@ -185,9 +186,9 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			})
 			return looks
 		}},
-		"task_queue.max_delivery_attempts": {"4", fleet.TaskDeadLetter, fleet.TaskRetryWait, func(i installation) any {
+		"task_queue.max_delivery_attempts": {"4", api.TaskDeadLetter, api.TaskRetryWait, func(i installation) any {
 			return fleet.Redeliver(i.task(), "t", fleet.Tally{Failures: 2},
-				fleet.AttemptEnd{Outcome: fleet.AttemptFailed, Begun: true}).Status
+				fleet.AttemptEnd{Outcome: api.AttemptFailed, Begun: true}).Status
 		}},
 		"task_queue.default_expiration": {"02:00:00", time.Hour, 2 * time.Hour,
 			func(i installation) any { return i.task().Expiration() }},
@@ -195,7 +196,7 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			env := workflows()
 			env.RegisterActivityWithOptions(func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
 				return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("attempt", contract.AttemptFailure, nil,
-					contract.AttemptReport{AgentID: "a", Outcome: fleet.AttemptFailed, Begun: true})
+					contract.AttemptReport{AgentID: "a", Outcome: api.AttemptFailed, Begun: true})
 			}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
 			spec := i.task()
 			spec.Cluster, spec.Retry.MaxAttempts = i.Name, 1
@@ -205,7 +206,7 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			return env.Now().Sub(begun).Round(time.Hour)
 		}},
 		"self_healing.enabled": {"false", 1, 0,
-			func(i installation) any { return len(ill(i, fleet.HealthCritical)) }},
+			func(i installation) any { return len(ill(i, api.HealthCritical)) }},
 		"self_healing.cycle_interval": {"00:02:00", 10, 5, func(i installation) any {
 			cycles := 0
 			for at := range 10 {
@@ -219,29 +220,29 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			drained := time.Duration(0)
 			env := workflows()
 			env.OnWorkflow(contract.DrainWorkflow, mock.Anything, mock.Anything).Return(
-				func(_ workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
+				func(_ workflow.Context, in contract.DrainInput) (api.DrainRecord, error) {
 					drained = in.Timeout.Std()
-					return fleet.DrainRecord{Status: fleet.DrainCompleted}, nil
+					return api.DrainRecord{Status: api.DrainCompleted}, nil
 				})
 			env.ExecuteWorkflow(contract.HealingActionWorkflow, contract.HealingActionInput{Policy: i.SelfHealing,
-				Decision: fleet.HealingDecision{Type: fleet.HealDrain, TargetID: "a", Cluster: i.Name, Verdict: fleet.HealAct}})
+				Decision: api.HealingDecision{Type: api.HealDrain, TargetID: "a", Cluster: i.Name, Verdict: api.HealAct}})
 			return drained
 		}},
 		"leader_election.enabled": {"false", "b", "", func(i installation) any {
-			i.ReplicationMode = fleet.ActivePassive
+			i.ReplicationMode = api.ActivePassive
 			c := i.with("a", "b")
 			c.Elect(i.Selection, nil, start)
-			c.Members[0].Status = fleet.AgentOffline
+			c.Members[0].Status = api.AgentOffline
 			c.VacateLeader(0, start)
 			c.Elect(i.Selection, nil, start)
 			return c.Leader
 		}},
 		"leader_election.lease_duration": {"00:00:45", 30 * time.Second, 45 * time.Second, func(i installation) any {
-			return i.config.Timing().Lease(fleet.ActivePassive, i.RoleLease.Std())
+			return i.config.Timing().Lease(api.ActivePassive, i.RoleLease.Std())
 		}},
 		"leader_election.election_interval": {"00:00:05", 15 * time.Second, 5 * time.Second, func(i installation) any {
 			timing := i.config.Timing()
-			return timing.RoleHold(timing.Lease(fleet.ActivePassive, i.RoleLease.Std()), i.ElectionInterval.Std())
+			return timing.RoleHold(timing.Lease(api.ActivePassive, i.RoleLease.Std()), i.ElectionInterval.Std())
 		}},
 	}
 	text, err := os.ReadFile("testdata/agent_cluster.yaml")

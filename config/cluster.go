@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Cluster is one cluster that should exist.
@@ -11,21 +11,21 @@ type Cluster struct {
 	// Name is the cluster's id: lower-case letters, digits, ".", "_" and "-". Required.
 	Name string `json:"name,omitempty"`
 	// TargetGroup names what the cluster's agents serve. Default: none.
-	TargetGroup     string                `json:"target_group,omitempty"`
-	Membership      Membership            `json:"membership,omitempty"`
-	ReplicationMode fleet.ReplicationMode `json:"replication_mode,omitempty"` // Default active_active.
+	TargetGroup     string              `json:"target_group,omitempty"`
+	Membership      Membership          `json:"membership,omitempty"`
+	ReplicationMode api.ReplicationMode `json:"replication_mode,omitempty"` // Default active_active.
 	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. Default 16.
-	Shards         int               `json:"shards,omitempty" minimum:"1" maximum:"1024"`
-	Failover       Failover          `json:"failover,omitempty"`
-	TaskQueue      TaskQueue         `json:"task_queue,omitempty"`
-	LeaderElection LeaderElection    `json:"leader_election,omitempty"`
-	Brake          fleet.BrakePolicy `json:"brake,omitempty"`
+	Shards         int             `json:"shards,omitempty" minimum:"1" maximum:"1024"`
+	Failover       Failover        `json:"failover,omitempty"`
+	TaskQueue      TaskQueue       `json:"task_queue,omitempty"`
+	LeaderElection LeaderElection  `json:"leader_election,omitempty"`
+	Brake          api.BrakePolicy `json:"brake,omitempty"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
 	// Tenants are those whose tokens may use the cluster. Empty: all.
-	Tenants     []string            `json:"tenants,omitempty"`
-	SelfHealing fleet.HealingPolicy `json:"self_healing,omitempty"`
-	Scaling     fleet.ScalingPolicy `json:"scaling,omitempty"`
+	Tenants     []string          `json:"tenants,omitempty"`
+	SelfHealing api.HealingPolicy `json:"self_healing,omitempty"`
+	Scaling     api.ScalingPolicy `json:"scaling,omitempty"`
 }
 
 // Membership bounds a cluster's agents.
@@ -41,18 +41,18 @@ type Membership struct {
 // Failover says what happens to the tasks of a lost agent.
 type Failover struct {
 	// SelectionStrategy picks the agent that takes over. Default least_loaded.
-	SelectionStrategy fleet.SelectionStrategy `json:"selection_strategy,omitempty"`
+	SelectionStrategy api.SelectionStrategy `json:"selection_strategy,omitempty"`
 	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. Default 5m.
-	TaskTransferTimeout fleet.Duration `json:"task_transfer_timeout,omitempty" least:"1s" most:"1h"`
+	TaskTransferTimeout api.Duration `json:"task_transfer_timeout,omitempty" least:"1s" most:"1h"`
 	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100, where the
 	// task's own retry policy does not say. Default 3.
 	MaxTransferRetries int `json:"max_transfer_retries,omitempty" minimum:"1" maximum:"100"`
 }
 
 func (f *Failover) fill() {
-	orDefault(&f.SelectionStrategy, fleet.SelectLeastLoaded)
-	orDefault(&f.TaskTransferTimeout, fleet.Duration(fleet.DefaultTransferTimeout))
-	orDefault(&f.MaxTransferRetries, fleet.DefaultMaxTransfers)
+	orDefault(&f.SelectionStrategy, api.SelectLeastLoaded)
+	orDefault(&f.TaskTransferTimeout, api.Duration(api.DefaultTransferTimeout))
+	orDefault(&f.MaxTransferRetries, api.DefaultMaxTransfers)
 }
 
 // AgentCluster is one cluster with everything about its resilience in one section. What is left out
@@ -61,28 +61,28 @@ type AgentCluster struct {
 	// Name is the cluster's id, as in Cluster. Required.
 	Name string `json:"name,omitempty"`
 	// TargetGroupID names what the cluster's agents serve. Default: none.
-	TargetGroupID    string                `json:"target_group_id,omitempty"`
-	Membership       Membership            `json:"membership,omitempty"`
-	ReplicationMode  fleet.ReplicationMode `json:"replication_mode,omitempty"`                  // Default active_active.
-	Shards           int                   `json:"shards,omitempty" minimum:"1" maximum:"1024"` // As in Cluster.
-	Failover         Failover              `json:"failover,omitempty"`
-	HealthMonitoring HealthMonitoring      `json:"health_monitoring,omitempty"`
-	TaskQueue        TaskQueue             `json:"task_queue,omitempty"`
-	SelfHealing      SelfHealing           `json:"self_healing,omitempty"`
-	LeaderElection   LeaderElection        `json:"leader_election,omitempty"`
-	Brake            fleet.BrakePolicy     `json:"brake,omitempty"`
-	TenantWeights    map[string]float64    `json:"tenant_weights,omitempty"` // As in Cluster.
-	Tenants          []string              `json:"tenants,omitempty"`        // As in Cluster.
-	Scaling          fleet.ScalingPolicy   `json:"scaling,omitempty"`
+	TargetGroupID    string              `json:"target_group_id,omitempty"`
+	Membership       Membership          `json:"membership,omitempty"`
+	ReplicationMode  api.ReplicationMode `json:"replication_mode,omitempty"`                  // Default active_active.
+	Shards           int                 `json:"shards,omitempty" minimum:"1" maximum:"1024"` // As in Cluster.
+	Failover         Failover            `json:"failover,omitempty"`
+	HealthMonitoring HealthMonitoring    `json:"health_monitoring,omitempty"`
+	TaskQueue        TaskQueue           `json:"task_queue,omitempty"`
+	SelfHealing      SelfHealing         `json:"self_healing,omitempty"`
+	LeaderElection   LeaderElection      `json:"leader_election,omitempty"`
+	Brake            api.BrakePolicy     `json:"brake,omitempty"`
+	TenantWeights    map[string]float64  `json:"tenant_weights,omitempty"` // As in Cluster.
+	Tenants          []string            `json:"tenants,omitempty"`        // As in Cluster.
+	Scaling          api.ScalingPolicy   `json:"scaling,omitempty"`
 }
 
 // HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
 type HealthMonitoring struct {
-	HeartbeatInterval fleet.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"` // As in Hub.
-	WarningThreshold  fleet.Duration `json:"warning_threshold,omitempty" least:"50ms" most:"10m"`  // As in Hub.
-	FailureThreshold  fleet.Duration `json:"failure_threshold,omitempty" least:"50ms" most:"10m"`  // As in Hub.
+	HeartbeatInterval api.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"` // As in Hub.
+	WarningThreshold  api.Duration `json:"warning_threshold,omitempty" least:"50ms" most:"10m"`  // As in Hub.
+	FailureThreshold  api.Duration `json:"failure_threshold,omitempty" least:"50ms" most:"10m"`  // As in Hub.
 	// HealthCheckInterval is the time between two ratings of an agent's health. As in Hub.
-	HealthCheckInterval fleet.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
+	HealthCheckInterval api.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
 }
 
 // TaskQueue is about the cluster's tasks: what those have that leave it out.
@@ -90,37 +90,37 @@ type TaskQueue struct {
 	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
 	MaxDeliveryAttempts int `json:"max_delivery_attempts,omitempty" minimum:"1" maximum:"100"`
 	// DefaultExpiration is how long a task may wait for an agent, 1s to 720h. Default 1h.
-	DefaultExpiration fleet.Duration `json:"default_expiration,omitempty" least:"1s" most:"720h"`
+	DefaultExpiration api.Duration `json:"default_expiration,omitempty" least:"1s" most:"720h"`
 	// StopGrace is how long a task's work has to end once it was asked to, 0s to 10m. Default 30s for commands, 5s for
 	// other work.
-	StopGrace *fleet.Duration `json:"stop_grace,omitempty" least:"0s" most:"10m"`
+	StopGrace *api.Duration `json:"stop_grace,omitempty" least:"0s" most:"10m"`
 	// DisconnectGrace is how long the agent of an at_most_once or unmarked task may be out of touch before the task
 	// counts as lost, 0s to 24h. Default 30s.
-	DisconnectGrace *fleet.Duration `json:"disconnect_grace,omitempty" least:"0s" most:"24h"`
+	DisconnectGrace *api.Duration `json:"disconnect_grace,omitempty" least:"0s" most:"24h"`
 	// RetrySafety is when a task may run again after its agent was lost: idempotent, fenced, at_most_once or unmarked.
 	// Default idempotent.
-	RetrySafety fleet.RetrySafety `json:"retry_safety,omitempty"`
+	RetrySafety api.RetrySafety `json:"retry_safety,omitempty"`
 	// DeadLetterRetention is how long a dead letter is kept for a retry, 1s to 8760h. Default 168h (7 days).
-	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty" least:"1s" most:"8760h"`
+	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty" least:"1s" most:"8760h"`
 }
 
 func (q *TaskQueue) fill() {
-	orDefault(&q.MaxDeliveryAttempts, fleet.DefaultMaxAttempts)
-	orDefault(&q.DefaultExpiration, fleet.Duration(fleet.DefaultExpiration))
-	orDefault(&q.DeadLetterRetention, fleet.Duration(fleet.DefaultDeadLetterRetention))
+	orDefault(&q.MaxDeliveryAttempts, api.DefaultMaxAttempts)
+	orDefault(&q.DefaultExpiration, api.Duration(api.DefaultExpiration))
+	orDefault(&q.DeadLetterRetention, api.Duration(api.DefaultDeadLetterRetention))
 }
 
 // SelfHealing is the cycle that repairs a cluster.
 type SelfHealing struct {
 	// Enabled turns it on; false is mode off. Default true.
 	Enabled *bool `json:"enabled,omitempty"`
-	fleet.HealingPolicy
+	api.HealingPolicy
 }
 
 // policy is the section in the words of Cluster's.
-func (h SelfHealing) policy() fleet.HealingPolicy {
+func (h SelfHealing) policy() api.HealingPolicy {
 	if h.Enabled != nil && !*h.Enabled {
-		h.Mode = fleet.HealingOff
+		h.Mode = api.HealingOff
 	}
 	return h.HealingPolicy
 }
@@ -132,20 +132,20 @@ type LeaderElection struct {
 	Enabled *bool `json:"enabled,omitempty"`
 	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. Default: a third of
 	// LeaseDuration; at most half of it.
-	ElectionInterval fleet.Duration `json:"election_interval,omitempty" least:"100ms" most:"1h"`
+	ElectionInterval api.Duration `json:"election_interval,omitempty" least:"100ms" most:"1h"`
 	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. At least
 	// twice ElectionInterval, at most the hub's FailureThreshold. Default 3s.
-	LeaseDuration fleet.Duration `json:"lease_duration,omitempty" least:"1s" most:"1h"`
+	LeaseDuration api.Duration `json:"lease_duration,omitempty" least:"1s" most:"1h"`
 }
 
 func (e *LeaderElection) fill() {
 	orDefault(&e.Enabled, new(true))
-	orDefault(&e.LeaseDuration, fleet.Duration(fleet.DefaultRoleLease))
+	orDefault(&e.LeaseDuration, api.Duration(api.DefaultRoleLease))
 }
 
 // fill gives a cluster's sections their defaults.
 func (c *Cluster) fill() {
-	orDefault(&c.ReplicationMode, fleet.ActiveActive)
+	orDefault(&c.ReplicationMode, api.ActiveActive)
 	c.Failover.fill()
 	c.TaskQueue.fill()
 	c.LeaderElection.fill()
@@ -154,14 +154,14 @@ func (c *Cluster) fill() {
 
 // fill leaves the hub's timing out: Config.Timing decides it.
 func (a *AgentCluster) fill() {
-	orDefault(&a.ReplicationMode, fleet.ActiveActive)
+	orDefault(&a.ReplicationMode, api.ActiveActive)
 	a.Failover.fill()
 	a.TaskQueue.fill()
 	a.LeaderElection.fill()
 	a.Brake = a.Brake.WithDefaults()
 	orDefault(&a.SelfHealing.Enabled, new(true))
-	orDefault(&a.SelfHealing.CycleInterval, fleet.Duration(time.Minute))
-	orDefault(&a.SelfHealing.DrainTimeout, fleet.Duration(5*time.Minute))
+	orDefault(&a.SelfHealing.CycleInterval, api.Duration(time.Minute))
+	orDefault(&a.SelfHealing.DrainTimeout, api.Duration(5*time.Minute))
 }
 
 // cluster is the part that AgentCluster shares with Cluster.
@@ -172,7 +172,7 @@ func (a *AgentCluster) cluster() Cluster {
 		TenantWeights: a.TenantWeights, Tenants: a.Tenants, Scaling: a.Scaling}
 }
 
-func (c Cluster) fleetConfig() fleet.ClusterConfig {
+func (c Cluster) fleetConfig() api.ClusterConfig {
 	// An empty section says as much as none.
 	if len(c.TenantWeights) == 0 {
 		c.TenantWeights = nil
@@ -189,7 +189,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 	if len(c.Scaling.Spawn.Environment) == 0 {
 		c.Scaling.Spawn.Environment = nil
 	}
-	return fleet.ClusterConfig{
+	return api.ClusterConfig{
 		Name:            c.Name,
 		TargetGroup:     c.TargetGroup,
 		MinAgents:       c.Membership.MinimumAgents,
@@ -203,7 +203,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		RoleLease:        c.LeaderElection.LeaseDuration,
 		ElectionInterval: c.LeaderElection.ElectionInterval,
 		ManualElection:   c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled,
-		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
+		TaskDefaults: api.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
 			MaxTransfers: c.Failover.MaxTransferRetries,
 			ExpiresIn:    c.TaskQueue.DefaultExpiration,
 			StopGrace:    c.TaskQueue.StopGrace, DisconnectGrace: c.TaskQueue.DisconnectGrace,
@@ -219,8 +219,8 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 }
 
 // ClusterConfigs are the clusters that should exist, with defaults: those of the list, then agent_cluster.
-func (c *Config) ClusterConfigs() []fleet.ClusterConfig {
-	var configs []fleet.ClusterConfig
+func (c *Config) ClusterConfigs() []api.ClusterConfig {
+	var configs []api.ClusterConfig
 	for _, cluster := range c.Clusters {
 		configs = append(configs, cluster.fleetConfig())
 	}

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -87,26 +88,26 @@ type Hub struct {
 	// namespace share it. Default: serve reads it from MAINSTAY_TOKEN_KEY, and dev keeps its own in its data directory.
 	TokenKeyFile string `json:"token_key_file,omitempty"`
 	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 2s.
-	HeartbeatInterval fleet.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"`
+	HeartbeatInterval api.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"`
 	// CrowdInterval is the same for agents that register while the hub has so many others that it would answer 1,000
 	// polls a second; they are given up after three of these and a second. Default 5s.
-	CrowdInterval fleet.Duration `json:"crowd_interval,omitempty" least:"50ms" most:"10m"`
+	CrowdInterval api.Duration `json:"crowd_interval,omitempty" least:"50ms" most:"10m"`
 	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default two of
 	// these: 4s.
-	WarningThreshold fleet.Duration `json:"warning_threshold,omitempty" least:"50ms" most:"10m"`
+	WarningThreshold api.Duration `json:"warning_threshold,omitempty" least:"50ms" most:"10m"`
 	// FailureThreshold is the silence after which an agent is lost and its tasks move; fenced tasks also wait as long.
 	// Longer than WarningThreshold. Default three heartbeat intervals and a second: 7s.
-	FailureThreshold fleet.Duration `json:"failure_threshold,omitempty" least:"50ms" most:"10m"`
+	FailureThreshold api.Duration `json:"failure_threshold,omitempty" least:"50ms" most:"10m"`
 	// DisconnectGrace is how long a closed connection may stay closed before the agent is lost. At most
 	// FailureThreshold. An agent that promises to reconnect at once has a few of its round trips. Default 1s.
-	DisconnectGrace fleet.Duration `json:"disconnect_grace,omitempty" least:"50ms" most:"10m"`
+	DisconnectGrace api.Duration `json:"disconnect_grace,omitempty" least:"50ms" most:"10m"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
-	HealthCheckInterval fleet.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
+	HealthCheckInterval api.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
 	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Idempotent
 	// work that an answer carried waits at least for the agent's lease. Default 5s.
-	AcceptTimeout fleet.Duration `json:"accept_timeout,omitempty" least:"50ms" most:"10m"`
+	AcceptTimeout api.Duration `json:"accept_timeout,omitempty" least:"50ms" most:"10m"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
-	Park fleet.Duration `json:"park,omitempty" least:"50ms" most:"10m"`
+	Park api.Duration `json:"park,omitempty" least:"50ms" most:"10m"`
 	// LanePollers bounds the open polls on one lane, 1 to 1000. More give more tasks per second. Default 16.
 	LanePollers int `json:"lane_pollers,omitempty" minimum:"1" maximum:"1000"`
 }
@@ -134,17 +135,17 @@ func blank() *Config {
 // from agent_cluster, else from fleet.DefaultTiming.
 func (c *Config) fill() {
 	timing := c.Timing()
-	c.Hub.HeartbeatInterval = fleet.Duration(timing.HeartbeatInterval)
-	c.Hub.CrowdInterval = fleet.Duration(timing.CrowdInterval)
-	c.Hub.WarningThreshold = fleet.Duration(timing.WarningThreshold)
-	c.Hub.FailureThreshold = fleet.Duration(timing.FailureThreshold)
-	c.Hub.DisconnectGrace = fleet.Duration(timing.DisconnectGrace)
+	c.Hub.HeartbeatInterval = api.Duration(timing.HeartbeatInterval)
+	c.Hub.CrowdInterval = api.Duration(timing.CrowdInterval)
+	c.Hub.WarningThreshold = api.Duration(timing.WarningThreshold)
+	c.Hub.FailureThreshold = api.Duration(timing.FailureThreshold)
+	c.Hub.DisconnectGrace = api.Duration(timing.DisconnectGrace)
 	if c.AgentCluster != nil {
 		orDefault(&c.Hub.HealthCheckInterval, c.AgentCluster.HealthMonitoring.HealthCheckInterval)
 	}
-	orDefault(&c.Hub.HealthCheckInterval, fleet.Duration(time.Second))
-	orDefault(&c.Hub.AcceptTimeout, fleet.Duration(5*time.Second))
-	orDefault(&c.Hub.Park, fleet.Duration(2*time.Second))
+	orDefault(&c.Hub.HealthCheckInterval, api.Duration(time.Second))
+	orDefault(&c.Hub.AcceptTimeout, api.Duration(5*time.Second))
+	orDefault(&c.Hub.Park, api.Duration(2*time.Second))
 	c.Spawner.fill()
 	for i := range c.Clusters {
 		c.Clusters[i].fill()

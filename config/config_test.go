@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -43,12 +44,12 @@ func TestSampleExampleLoads(t *testing.T) {
 	text = regexp.MustCompile(`(?m)^#(\S|  )`).ReplaceAll(text, []byte("$1"))
 	c, err := Parse("sample", text)
 	require.NoError(t, err)
-	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
+	require.Equal(t, []api.ClusterConfig{api.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
 		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5},
 		Tenants: []string{"acme", "beta"},
-		TaskDefaults: fleet.TaskDefaults{StopGrace: new(fleet.Duration(30 * time.Second)),
-			DisconnectGrace: new(fleet.Duration(30 * time.Second))},
-		ElectionInterval: fleet.Duration(1500 * time.Millisecond)}.WithDefaults()}, c.ClusterConfigs())
+		TaskDefaults: api.TaskDefaults{StopGrace: new(api.Duration(30 * time.Second)),
+			DisconnectGrace: new(api.Duration(30 * time.Second))},
+		ElectionInterval: api.Duration(1500 * time.Millisecond)}.WithDefaults()}, c.ClusterConfigs())
 }
 
 func TestDefault(t *testing.T) {
@@ -69,31 +70,31 @@ func TestDocumentsAgentCluster(t *testing.T) {
 	t.Parallel()
 	c, err := Load("testdata/agent_cluster.yaml")
 	require.NoError(t, err)
-	seconds := func(n int) fleet.Duration { return fleet.Duration(time.Duration(n) * time.Second) }
+	seconds := func(n int) api.Duration { return api.Duration(time.Duration(n) * time.Second) }
 	require.Equal(t, &AgentCluster{
 		Name:            "production-docker-agents",
 		TargetGroupID:   "prod-docker-hosts",
 		Membership:      Membership{MinimumAgents: 2, DesiredAgents: 3, MaxAgents: 5},
-		ReplicationMode: fleet.ActiveActive,
-		Failover: Failover{SelectionStrategy: fleet.SelectLeastLoaded, TaskTransferTimeout: seconds(300),
+		ReplicationMode: api.ActiveActive,
+		Failover: Failover{SelectionStrategy: api.SelectLeastLoaded, TaskTransferTimeout: seconds(300),
 			MaxTransferRetries: 3},
 		HealthMonitoring: HealthMonitoring{HeartbeatInterval: seconds(30), WarningThreshold: seconds(60),
 			FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
 		TaskQueue: TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600),
 			DeadLetterRetention: seconds(7 * 24 * 3600)},
-		SelfHealing: SelfHealing{truth(true), fleet.HealingPolicy{CycleInterval: seconds(60), DrainTimeout: seconds(300)}},
+		SelfHealing: SelfHealing{truth(true), api.HealingPolicy{CycleInterval: seconds(60), DrainTimeout: seconds(300)}},
 		LeaderElection: LeaderElection{Enabled: truth(true), ElectionInterval: seconds(15),
 			LeaseDuration: seconds(30)},
-		Brake: fleet.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
+		Brake: api.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, CrowdInterval: 30 * time.Second,
 		WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
-	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents",
+	require.Equal(t, []api.ClusterConfig{api.ClusterConfig{Name: "production-docker-agents",
 		TargetGroup: "prod-docker-hosts", MinAgents: 2,
-		DesiredAgents: 3, MaxAgents: 5, ReplicationMode: fleet.ActiveActive, Shards: fleet.DefaultShards,
-		Selection: fleet.SelectLeastLoaded, TransferTimeout: seconds(300),
+		DesiredAgents: 3, MaxAgents: 5, ReplicationMode: api.ActiveActive, Shards: api.DefaultShards,
+		Selection: api.SelectLeastLoaded, TransferTimeout: seconds(300),
 		RoleLease: seconds(30), ElectionInterval: seconds(15)}.WithDefaults()}, c.ClusterConfigs())
 	require.Equal(t, seconds(10), c.Hub.HealthCheckInterval)
 }
@@ -116,11 +117,11 @@ agent_cluster:
 		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.False(t, *c.AgentCluster.SelfHealing.Enabled)
 	require.True(t, *c.AgentCluster.LeaderElection.Enabled)
-	require.Equal(t, fleet.Duration(7*24*time.Hour), c.AgentCluster.TaskQueue.DeadLetterRetention)
-	require.Equal(t, []fleet.ClusterConfig{
-		fleet.ClusterConfig{Name: "a", ReplicationMode: fleet.Sharded, Shards: 8}.WithDefaults(),
-		fleet.ClusterConfig{Name: "b", TransferTimeout: fleet.Duration(time.Minute)}.WithDefaults(),
-		fleet.ClusterConfig{Name: "c", SelfHealing: fleet.HealingPolicy{Mode: fleet.HealingOff}}.WithDefaults(),
+	require.Equal(t, api.Duration(7*24*time.Hour), c.AgentCluster.TaskQueue.DeadLetterRetention)
+	require.Equal(t, []api.ClusterConfig{
+		api.ClusterConfig{Name: "a", ReplicationMode: api.Sharded, Shards: 8}.WithDefaults(),
+		api.ClusterConfig{Name: "b", TransferTimeout: api.Duration(time.Minute)}.WithDefaults(),
+		api.ClusterConfig{Name: "c", SelfHealing: api.HealingPolicy{Mode: api.HealingOff}}.WithDefaults(),
 	}, c.ClusterConfigs())
 }
 
@@ -164,7 +165,7 @@ agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
 	for _, cluster := range c.ClusterConfigs() {
 		kept = append(kept, cluster.DeadLetterRetention.Std())
 	}
-	require.Equal(t, []time.Duration{30 * 24 * time.Hour, fleet.DefaultDeadLetterRetention, 36 * time.Hour}, kept)
+	require.Equal(t, []time.Duration{30 * 24 * time.Hour, api.DefaultDeadLetterRetention, 36 * time.Hour}, kept)
 	for text, where := range map[string]string{
 		"clusters: [{name: a, task_queue: {dead_letter_retention: " +
 			"1ms}}]": "clusters[0].task_queue.dead_letter_retention",
@@ -217,20 +218,20 @@ spawner: {name: rack-1, hub_urls: ["http://10.0.0.5:8080"], command: [./agent]}
 `))
 	require.NoError(t, err)
 	scaling := c.ClusterConfigs()[0].Scaling
-	require.Equal(t, fleet.ScalingAuto, scaling.Mode)
+	require.Equal(t, api.ScalingAuto, scaling.Mode)
 	require.Zero(t, *scaling.ScaleUp.QueueThreshold, "0 is a threshold, not the default")
 	require.Equal(t, 1, *scaling.ScaleDown.QueueThreshold)
-	require.Equal(t, fleet.Duration(30*time.Second), scaling.ScaleUp.Cooldown)
-	require.Equal(t, fleet.Duration(5*time.Minute), scaling.ScaleDown.Cooldown, "left out")
-	require.Equal(t, fleet.SpawnPolicy{Spawner: "rack-1", Slots: 4, Capabilities: []string{"gpu"},
-		Resources:    fleet.Resources{CPU: "500m", Memory: "1Gi"},
+	require.Equal(t, api.Duration(30*time.Second), scaling.ScaleUp.Cooldown)
+	require.Equal(t, api.Duration(5*time.Minute), scaling.ScaleDown.Cooldown, "left out")
+	require.Equal(t, api.SpawnPolicy{Spawner: "rack-1", Slots: 4, Capabilities: []string{"gpu"},
+		Resources:    api.Resources{CPU: "500m", Memory: "1Gi"},
 		Environment:  map[string]string{"COLOUR": "blue"},
-		JoinTimeout:  fleet.Duration(time.Minute),
-		DrainTimeout: fleet.Duration(5 * time.Minute),
-		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(5 * time.Second),
-			MaxDelay: fleet.Duration(5 * time.Minute)}}, scaling.Spawn)
+		JoinTimeout:  api.Duration(time.Minute),
+		DrainTimeout: api.Duration(5 * time.Minute),
+		Backoff: api.SpawnBackoff{Strategy: api.BackoffConstant, Delay: api.Duration(5 * time.Second),
+			MaxDelay: api.Duration(5 * time.Minute)}}, scaling.Spawn)
 	require.Equal(t, []string{"./agent"}, c.Spawner.Command)
-	require.Equal(t, fleet.Duration(40*time.Second), c.Spawner.StopGrace)
+	require.Equal(t, api.Duration(40*time.Second), c.Spawner.StopGrace)
 }
 
 func TestTrustedProxies(t *testing.T) {

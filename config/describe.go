@@ -10,8 +10,8 @@ import (
 
 	"go.temporal.io/sdk/contrib/envconfig"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -193,7 +193,7 @@ func (d *description) set(key string, change func(*Setting)) {
 // Text is the value as it is written in a file.
 func (s Setting) Text() string {
 	switch value := s.Value.(type) {
-	case fleet.Duration:
+	case api.Duration:
 		return value.String()
 	case string:
 		return cmp.Or(value, `""`)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // fixedEnv is an environment of a test.
@@ -49,14 +49,14 @@ agent_cluster:
 		byKey[s.Key] = s
 	}
 	for key, want := range map[string]Setting{
-		"hub.park": {Value: fleet.Duration(3 * time.Second), Source: FromFile, From: path +
+		"hub.park": {Value: api.Duration(3 * time.Second), Source: FromFile, From: path +
 			":2"},
-		"hub.accept_timeout": {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
-		"hub.failure_threshold": {Value: fleet.Duration(2 * time.Minute), Source: FromFile, From: path +
+		"hub.accept_timeout": {Value: api.Duration(5 * time.Second), Source: FromDefault},
+		"hub.failure_threshold": {Value: api.Duration(2 * time.Minute), Source: FromFile, From: path +
 			":3"},
-		"hub.warning_threshold": {Value: fleet.Duration(70 * time.Second), Source: FromFile, From: path +
+		"hub.warning_threshold": {Value: api.Duration(70 * time.Second), Source: FromFile, From: path +
 			":9"},
-		"hub.heartbeat_interval":              {Value: fleet.Duration(2 * time.Second), Source: FromDefault},
+		"hub.heartbeat_interval":              {Value: api.Duration(2 * time.Second), Source: FromDefault},
 		"temporal.address":                    {Value: "t:1", Source: FromFile, From: path + ":4"},
 		"temporal.namespace":                  {Value: "prod", Source: FromEnv, From: "TEMPORAL_NAMESPACE"},
 		"http.listen":                         {Value: ":9", Source: FromFlag, From: "--http"},

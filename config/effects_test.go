@@ -7,12 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // effect is what a configuration makes the parts do, as they are handed it.
 type effect struct {
-	Clusters []fleet.ClusterConfig
+	Clusters []api.ClusterConfig
 	Timing   fleet.Timing
 	Hub      Hub
 }
@@ -54,7 +55,7 @@ func TestEveryKeyOfAClusterReachesAPart(t *testing.T) {
 		value, known := others[name]
 		if !known {
 			switch of {
-			case reflect.TypeFor[fleet.Duration]():
+			case reflect.TypeFor[api.Duration]():
 				value = "47s"
 			case reflect.TypeFor[int]():
 				value = "7"

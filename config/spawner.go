@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Spawner starts and stops agents on one platform (role spawner).
 type Spawner struct {
 	// Platform is where its agents run: process (its own machine), docker, kubernetes, coolify or ec2. Default process.
-	Platform fleet.Platform `json:"platform,omitempty"`
+	Platform api.Platform `json:"platform,omitempty"`
 	// MaxAgents bounds the agents that run at a time, 1 to 10000. Default: nothing does.
 	MaxAgents int `json:"max_agents,omitempty" minimum:"1" maximum:"10000"`
 	// Docker is the engine, for platform docker.
@@ -35,7 +35,7 @@ type Spawner struct {
 	// Slots is how many tasks an agent runs at a time when its cluster does not say, 1 to 10000. Default 1.
 	Slots int `json:"slots,omitempty" minimum:"1" maximum:"10000"`
 	// StopGrace is how long an agent has between being asked to stop and being killed, 1s to 1h. Default 40s.
-	StopGrace fleet.Duration `json:"stop_grace,omitempty" least:"1s" most:"1h"`
+	StopGrace api.Duration `json:"stop_grace,omitempty" least:"1s" most:"1h"`
 }
 
 // Docker is a Docker engine and what its containers have in common.
@@ -106,13 +106,13 @@ type EC2 struct {
 }
 
 func (s *Spawner) fill() {
-	orDefault(&s.Platform, fleet.PlatformProcess)
+	orDefault(&s.Platform, api.PlatformProcess)
 	orDefault(&s.Dir, "mainstay-spawner")
-	if s.Platform == fleet.PlatformCoolify {
+	if s.Platform == api.PlatformCoolify {
 		orDefault(&s.Coolify.Environment, "production")
 	}
 	orDefault(&s.Slots, 1)
-	orDefault(&s.StopGrace, fleet.Duration(40*time.Second))
+	orDefault(&s.StopGrace, api.Duration(40*time.Second))
 }
 
 func (k *checker) spawner(s *Spawner) {
@@ -126,14 +126,14 @@ func (k *checker) spawner(s *Spawner) {
 	}
 	k.check(len(s.Command) == 0 || s.Command[0] != "", "spawner.command", "must begin with a program")
 	switch s.Platform {
-	case fleet.PlatformProcess, fleet.PlatformDocker, fleet.PlatformKubernetes:
-	case fleet.PlatformCoolify:
+	case api.PlatformProcess, api.PlatformDocker, api.PlatformKubernetes:
+	case api.PlatformCoolify:
 		c := &s.Coolify
 		k.check(strings.HasPrefix(c.URL, "http") && c.TokenFile != "" && c.Server != "" && c.Project != "",
 			"spawner.coolify", "must have url, token_file, server and project")
 		k.check(len(s.Command) == 0 && !s.AllowExec, "spawner.platform",
 			"coolify runs images as they are: leave out spawner.command and spawner.allow_exec")
-	case fleet.PlatformEC2:
+	case api.PlatformEC2:
 		k.check(s.EC2.LaunchTemplate != "" || s.EC2.InstanceType != "", "spawner.ec2",
 			"must have launch_template or instance_type")
 		if s.EC2.User != "" {
@@ -142,9 +142,9 @@ func (k *checker) spawner(s *Spawner) {
 	default:
 		k.check(false, "spawner.platform", "must be process, docker, kubernetes, coolify or ec2")
 	}
-	for platform, set := range map[fleet.Platform]bool{fleet.PlatformDocker: s.Docker != Docker{},
-		fleet.PlatformKubernetes: s.Kubernetes != Kubernetes{}, fleet.PlatformCoolify: s.Coolify != Coolify{},
-		fleet.PlatformEC2: s.EC2 != EC2{}} {
+	for platform, set := range map[api.Platform]bool{api.PlatformDocker: s.Docker != Docker{},
+		api.PlatformKubernetes: s.Kubernetes != Kubernetes{}, api.PlatformCoolify: s.Coolify != Coolify{},
+		api.PlatformEC2: s.EC2 != EC2{}} {
 		k.check(!set || s.Platform == platform, "spawner."+string(platform),
 			"has no effect: set spawner.platform to %s too", platform)
 	}

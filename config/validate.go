@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Bounds of the hub's timing, also where it follows from other times.
@@ -38,7 +38,7 @@ func (k *checker) check(ok bool, field, format string, args ...any) bool {
 
 // within holds a section to the bounds in its tags.
 func (k *checker) within(at string, section any) {
-	if wrong, ok := errors.AsType[*fleet.FieldError](fleet.Within(at+".", section)); ok {
+	if wrong, ok := errors.AsType[*api.FieldError](api.Within(at+".", section)); ok {
 		k.check(false, wrong.Field, "%v", wrong.Err)
 	}
 }
@@ -57,8 +57,8 @@ func (k *checker) address(field, address string) {
 }
 
 func (k *checker) id(field, id string) bool {
-	return k.check(fleet.ValidateID(field, id) == nil, field,
-		`must be 1 to %d characters of a-z, 0-9, ".", "_" and "-", and begin with a letter or digit`, fleet.MaxIDLength)
+	return k.check(api.ValidateID(field, id) == nil, field,
+		`must be 1 to %d characters of a-z, 0-9, ".", "_" and "-", and begin with a letter or digit`, api.MaxIDLength)
 }
 
 func (c *Config) problems() []Problem {
@@ -103,7 +103,7 @@ func (k *checker) hub(c *Config) {
 		health = c.AgentCluster.HealthMonitoring
 	}
 	timing := c.Timing()
-	field := func(name string, effective time.Duration, here fleet.Duration) string {
+	field := func(name string, effective time.Duration, here api.Duration) string {
 		if here != 0 && here.Std() == effective {
 			return "agent_cluster.health_monitoring." + name
 		}
@@ -138,7 +138,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 	}
 	k.check(len(c.TargetGroup) <= 255, at+"."+targetGroup, "must have at most 255 characters")
 	full := c.fleetConfig()
-	k.check(slices.Contains([]fleet.ReplicationMode{fleet.ActiveActive, fleet.ActivePassive, fleet.Sharded},
+	k.check(slices.Contains([]api.ReplicationMode{api.ActiveActive, api.ActivePassive, api.Sharded},
 		full.ReplicationMode),
 		at+".replication_mode", "must be active_active, active_passive or sharded")
 
@@ -153,8 +153,8 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 		full.MaxAgents,
 	)
 
-	k.check(slices.Contains([]fleet.SelectionStrategy{fleet.SelectStandby, fleet.SelectLeastLoaded,
-		fleet.SelectRoundRobin, fleet.SelectAffinity}, full.Selection),
+	k.check(slices.Contains([]api.SelectionStrategy{api.SelectStandby, api.SelectLeastLoaded,
+		api.SelectRoundRobin, api.SelectAffinity}, full.Selection),
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
 	k.within(at, Cluster{Shards: c.Shards, Membership: c.Membership, Failover: c.Failover, TaskQueue: c.TaskQueue,
 		LeaderElection: c.LeaderElection})
@@ -167,9 +167,9 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 	err := full.Brake.Validate()
 	k.check(err == nil, at+".brake", "%v", err)
 	if err := full.Scaling.Validate(); err != nil {
-		var wrong *fleet.FieldError
+		var wrong *api.FieldError
 		if !errors.As(err, &wrong) {
-			wrong = &fleet.FieldError{Field: "scaling", Err: err}
+			wrong = &api.FieldError{Field: "scaling", Err: err}
 		}
 		k.check(false, at+"."+wrong.Field, "%v", wrong.Err)
 	}
@@ -182,7 +182,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 
 // election checks an election. The default lease is not refused where hubs give up agents even sooner.
 func (k *checker) election(at string, e LeaderElection, failure time.Duration) {
-	k.check(e.LeaseDuration.Std() <= max(failure, fleet.DefaultRoleLease), at+".lease_duration",
+	k.check(e.LeaseDuration.Std() <= max(failure, api.DefaultRoleLease), at+".lease_duration",
 		"must not be longer than hub.failure_threshold (%s), after which hubs give up a silent agent", failure)
 	k.check(e.LeaseDuration == 0 || e.LeaseDuration >= 2*e.ElectionInterval,
 		at+".lease_duration", "must be at least twice election_interval (%s)", e.ElectionInterval)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // ArrayWorkflow carries an array: it delivers its elements in bundles.
@@ -22,8 +22,8 @@ type ArrayInput struct {
 	array.Definition
 	Lane string `json:"lane"`
 	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
-	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
-	By                  string         `json:"by,omitempty"`
+	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
+	By                  string       `json:"by,omitempty"`
 	// Step: it is of a step of a run, whose on_failure says what dead letters mean. They are not kept for a retry.
 	Step bool `json:"step,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
@@ -32,18 +32,18 @@ type ArrayInput struct {
 
 // ArrayCarried is an Array workflow's state over continue-as-new.
 type ArrayCarried struct {
-	State    *array.State   `json:"state"`
-	Paused   *ArrayRequest  `json:"paused,omitempty"`
-	Priority fleet.Priority `json:"priority,omitempty"`
+	State    *array.State  `json:"state"`
+	Paused   *ArrayRequest `json:"paused,omitempty"`
+	Priority api.Priority  `json:"priority,omitempty"`
 }
 
 // ArrayState is what a query answers, and what an Array workflow returns or has as its failure's detail.
 type ArrayState struct {
-	Status array.ArrayStatus   `json:"status"`
-	Why    string              `json:"why,omitempty"`
-	Counts array.ElementCounts `json:"counts"`
+	Status api.ArrayStatus   `json:"status"`
+	Why    string            `json:"why,omitempty"`
+	Counts api.ElementCounts `json:"counts"`
 	// Priority is the one in force; zero: the default.
-	Priority fleet.Priority `json:"priority,omitempty"`
+	Priority api.Priority `json:"priority,omitempty"`
 	// Duplicates are results that were not accepted, because their element had one.
 	Duplicates int `json:"duplicates,omitempty"`
 	// Flying are the elements of the deliveries that are in lanes or with agents, by the task's id.
@@ -66,24 +66,24 @@ const (
 
 // ArrayRequest asks for an action.
 type ArrayRequest struct {
-	Action   ArrayAction    `json:"action"`
-	Reason   string         `json:"reason,omitempty"`
-	By       string         `json:"by,omitempty"`
-	Elements []int          `json:"elements,omitempty"` // with retry; none: all dead letters
-	Priority fleet.Priority `json:"priority,omitempty"` // with reprioritize
+	Action   ArrayAction  `json:"action"`
+	Reason   string       `json:"reason,omitempty"`
+	By       string       `json:"by,omitempty"`
+	Elements []int        `json:"elements,omitempty"` // with retry; none: all dead letters
+	Priority api.Priority `json:"priority,omitempty"` // with reprioritize
 }
 
 // ElementsRequest asks for elements from a number on.
 type ElementsRequest struct {
-	Status array.Status `json:"status,omitempty"`
-	From   int          `json:"from,omitempty"`
-	Limit  int          `json:"limit"`
+	Status api.ElementStatus `json:"status,omitempty"`
+	From   int               `json:"from,omitempty"`
+	Limit  int               `json:"limit"`
 }
 
 // ElementsPage are elements, and the number to go on from; 0: there are no more.
 type ElementsPage struct {
-	Elements []array.ElementEntry `json:"elements"`
-	Next     int                  `json:"next,omitempty"`
+	Elements []api.ElementEntry `json:"elements"`
+	Next     int                `json:"next,omitempty"`
 }
 
 // Messages of the Array workflow.

@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -42,14 +43,14 @@ func (b *BulkSpec) Send(ctx context.Context, c client.Client, task, updateID str
 	workflowID, key := Locate(task)
 	of := ForTask{Task: key, By: b.By}
 	switch b.Action {
-	case fleet.BulkRetry:
+	case api.BulkRetry:
 		return RetryUpdate.SendOnce(ctx, c, workflowID, updateID, RetryRequest{ForTask: of, Reason: b.Reason})
-	case fleet.BulkDiscard:
+	case api.BulkDiscard:
 		return DiscardUpdate.SendOnce(ctx, c, workflowID, updateID, DiscardRequest{ForTask: of, Reason: b.Reason})
-	case fleet.BulkReview:
+	case api.BulkReview:
 		return ReviewUpdate.SendOnce(ctx, c, workflowID, updateID,
 			ReviewRequest{ForTask: of, Decision: b.Decision, Reason: b.Reason})
-	case fleet.BulkPriority:
+	case api.BulkPriority:
 		request := ReprioritizeRequest{ForTask: of, Priority: b.Priority, Reason: b.Reason}
 		return ReprioritizeUpdate.SendOnce(ctx, c, workflowID, updateID, request)
 	}
@@ -80,33 +81,33 @@ type BulkPlace struct {
 
 // BulkState is what the query BulkQuery answers and what a Bulk workflow returns.
 type BulkState struct {
-	Status    fleet.BulkStatus `json:"status"`
-	Why       string           `json:"why,omitempty"`
-	Expected  int              `json:"expected"`
-	StartedAt time.Time        `json:"started_at"`
+	Status    api.BulkStatus `json:"status"`
+	Why       string         `json:"why,omitempty"`
+	Expected  int            `json:"expected"`
+	StartedAt time.Time      `json:"started_at"`
 	BulkCounts
 }
 
 // BulkCounts say what came of the tasks so far.
 type BulkCounts struct {
-	Matched  int                 `json:"matched"`
-	Done     int                 `json:"done"`
-	Skipped  int                 `json:"skipped"` // no longer in a state for it
-	Failed   int                 `json:"failed"`
-	Examples []fleet.BulkExample `json:"examples,omitempty"`
+	Matched  int               `json:"matched"`
+	Done     int               `json:"done"`
+	Skipped  int               `json:"skipped"` // no longer in a state for it
+	Failed   int               `json:"failed"`
+	Examples []api.BulkExample `json:"examples,omitempty"`
 }
 
 // maxExamples bounds the examples of each outcome.
 const maxExamples = 20
 
 // Count adds the outcome of one task.
-func (c *BulkCounts) Count(example fleet.BulkExample) {
+func (c *BulkCounts) Count(example api.BulkExample) {
 	switch example.Outcome {
-	case fleet.BulkTaskDone:
+	case api.BulkTaskDone:
 		c.Done++
-	case fleet.BulkTaskSkipped:
+	case api.BulkTaskSkipped:
 		c.Skipped++
-	case fleet.BulkTaskFailed:
+	case api.BulkTaskFailed:
 		c.Failed++
 	default:
 		return
@@ -124,8 +125,8 @@ func (c *BulkCounts) Add(page BulkCounts) {
 	}
 }
 
-func (c *BulkCounts) remember(example fleet.BulkExample) {
-	if example.Outcome == fleet.BulkTaskDone {
+func (c *BulkCounts) remember(example api.BulkExample) {
+	if example.Outcome == api.BulkTaskDone {
 		return
 	}
 	same := 0

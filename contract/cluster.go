@@ -5,13 +5,14 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // ClusterInput starts a Cluster workflow. State is carried over continue-as-new and nil at first.
 type ClusterInput struct {
-	Config fleet.ClusterConfig `json:"config"`
-	State  *fleet.Cluster      `json:"state,omitempty"`
+	Config api.ClusterConfig `json:"config"`
+	State  *fleet.Cluster    `json:"state,omitempty"`
 	// CreatedAt is carried with State.
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// Events are the newest; carried with State.
@@ -111,7 +112,7 @@ type (
 
 // OpenLaneRequest asks that hubs poll the lane of tasks with such needs from now on.
 type OpenLaneRequest struct {
-	fleet.LaneNeeds
+	api.LaneNeeds
 	// Tenant has the task that needs it; empty: none.
 	Tenant string `json:"tenant,omitempty"`
 }
@@ -140,11 +141,11 @@ type DirectiveVersion struct {
 type Directive struct {
 	Cluster string `json:"cluster"`
 	// CreatedAt tells a cluster from an earlier one of the same name; versions count from its creation.
-	CreatedAt time.Time             `json:"created_at,omitzero"`
-	Version   int64                 `json:"version"`
-	Mode      fleet.ReplicationMode `json:"mode"`
+	CreatedAt time.Time           `json:"created_at,omitzero"`
+	Version   int64               `json:"version"`
+	Mode      api.ReplicationMode `json:"mode"`
 	// Selection is how the cluster picks who takes over.
-	Selection fleet.SelectionStrategy `json:"selection,omitempty"`
+	Selection api.SelectionStrategy `json:"selection,omitempty"`
 	// Tenants are those whose work begins here; none: all.
 	Tenants        []string   `json:"tenants,omitempty"`
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
@@ -168,11 +169,11 @@ type Directive struct {
 	// Slots are how many tasks agents with reduced load may run at a time.
 	Slots map[string]int `json:"slots,omitempty"`
 	// RoleLease is how long a role holder may go on without a renewal.
-	RoleLease fleet.Duration `json:"role_lease,omitempty"`
+	RoleLease api.Duration `json:"role_lease,omitempty"`
 	// ElectionInterval is the longest between two looks at a role holder.
-	ElectionInterval fleet.Duration `json:"election_interval,omitempty"`
+	ElectionInterval api.Duration `json:"election_interval,omitempty"`
 	// Brake is when so many lost agents point to the network that their work is held back.
-	Brake fleet.BrakePolicy `json:"brake,omitzero"`
+	Brake api.BrakePolicy `json:"brake,omitzero"`
 	// JudgesLosses: the cluster's brake judges over all hubs, so a hub reports whom it misses before it gives them up.
 	JudgesLosses bool `json:"judges_losses,omitempty"`
 	// Braked says that this brake is engaged.
@@ -232,7 +233,7 @@ type ReleaseBrakeRequest struct {
 
 // ConfigureRequest replaces a cluster's configuration.
 type ConfigureRequest struct {
-	fleet.ClusterConfig
+	api.ClusterConfig
 	// IfRevisions are those that the present configuration may have, else it is refused as Outdated; empty: any.
 	IfRevisions []string `json:"if_revisions,omitempty"`
 }

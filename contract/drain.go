@@ -3,6 +3,7 @@ package contract
 import (
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -13,8 +14,8 @@ type DrainInput struct {
 	Agents  []string `json:"agents"`
 	Reason  string   `json:"reason,omitempty"`
 	// Timeout is how long each agent may finish its work.
-	Timeout     fleet.Duration `json:"timeout"`
-	MaxParallel int            `json:"max_parallel"`
+	Timeout     api.Duration `json:"timeout"`
+	MaxParallel int          `json:"max_parallel"`
 	// Healing is what healing decided, if it is healing that drains; the cluster refuses what does not hold any more.
 	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 	// DryRun only looks what would happen.
@@ -25,7 +26,7 @@ type DrainInput struct {
 
 // DrainQuery answers while a drain runs and after; the workflow also returns the record. A drain is cancelled by
 // cancelling its workflow.
-var DrainQuery = Query[fleet.DrainRecord]{"record"}
+var DrainQuery = Query[api.DrainRecord]{"record"}
 
 // Messages that keep work from an agent, or let it have work again.
 var (
@@ -49,7 +50,7 @@ func DrainID(cluster, name string) string { return cluster + ":" + name }
 // DrainWorkflowID is the id of the workflow of a drain; ok is false for what is no drain's id.
 func DrainWorkflowID(id string) (workflowID string, ok bool) {
 	cluster, name, found := strings.Cut(id, ":")
-	if !found || fleet.ValidateID("cluster", cluster) != nil || fleet.ValidateID("name", name) != nil {
+	if !found || api.ValidateID("cluster", cluster) != nil || api.ValidateID("name", name) != nil {
 		return "", false
 	}
 	return "drain/" + cluster + "/" + name, true
@@ -66,10 +67,10 @@ func DrainOfWorkflowID(workflowID string) (id string, ok bool) {
 
 // CordonRequest is the argument of CordonUpdate: keep an agent from being given work.
 type CordonRequest struct {
-	AgentID string            `json:"agent_id"`
-	Status  fleet.AgentStatus `json:"status"` // draining or maintenance
-	Reason  string            `json:"reason,omitempty"`
-	Drain   string            `json:"drain,omitempty"`
+	AgentID string          `json:"agent_id"`
+	Status  api.AgentStatus `json:"status"` // draining or maintenance
+	Reason  string          `json:"reason,omitempty"`
+	Drain   string          `json:"drain,omitempty"`
 	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
 	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
@@ -112,7 +113,7 @@ type StopWorkInput struct {
 
 // StopWorkResult lists what the agent had when new work stopped, at most fleet.MaxDrainWork of it.
 type StopWorkResult struct {
-	Work []fleet.DrainWork `json:"work,omitempty"`
+	Work []api.DrainWork `json:"work,omitempty"`
 }
 
 // AwaitIdleInput is the input of AwaitIdleActivity.

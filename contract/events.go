@@ -3,6 +3,7 @@ package contract
 import (
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -48,7 +49,7 @@ type ReadEventsInput struct {
 	// Newest asks only where the hub stands.
 	Newest bool `json:"newest,omitempty"`
 	// Wait is how long to wait for an event.
-	Wait fleet.Duration `json:"wait,omitempty"`
+	Wait api.Duration `json:"wait,omitempty"`
 }
 
 // ReadEventsResult has the events that there are.

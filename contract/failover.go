@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -33,10 +34,10 @@ type FailoverInput struct {
 	Instance    string `json:"instance_id,omitempty"`
 	Epoch       int64  `json:"epoch"`
 	// Again counts the earlier failovers of the same session.
-	Again   int                   `json:"again,omitempty"`
-	Hub     string                `json:"hub,omitempty"`
-	Trigger fleet.FailoverTrigger `json:"trigger"`
-	Reason  string                `json:"reason,omitempty"`
+	Again   int                 `json:"again,omitempty"`
+	Hub     string              `json:"hub,omitempty"`
+	Trigger api.FailoverTrigger `json:"trigger"`
+	Reason  string              `json:"reason,omitempty"`
 	// Target takes over; empty when no single agent does.
 	Target string `json:"target_agent_id,omitempty"`
 	// AnyTarget says, without a Target, that other agents are online and take the tasks and shards.
@@ -54,9 +55,9 @@ type FailoverInput struct {
 	// NoticedAt is when the hub gave the agent up, or the failover was asked for.
 	NoticedAt time.Time `json:"noticed_at"`
 	// Evidence and NoticedAfter are those of the record.
-	Evidence     fleet.Evidence `json:"evidence,omitempty"`
-	NoticedAfter fleet.Duration `json:"noticed_after,omitempty"`
-	Timeout      fleet.Duration `json:"timeout,omitempty"`
+	Evidence     api.Evidence `json:"evidence,omitempty"`
+	NoticedAfter api.Duration `json:"noticed_after,omitempty"`
+	Timeout      api.Duration `json:"timeout,omitempty"`
 	// StateKept says that members keep state, which is synced when one is promoted.
 	StateKept bool `json:"state_kept,omitempty"`
 }
@@ -73,13 +74,13 @@ func (f *FailoverInput) ID() string {
 // Idle says that the agent was lost without work, and did not lead. If it had shards, the cluster gives them to others
 // in any case.
 func (f *FailoverInput) Idle() bool {
-	return f.Trigger != fleet.TriggerManual && len(f.Attempts) == 0 && !f.WasLeader
+	return f.Trigger != api.TriggerManual && len(f.Attempts) == 0 && !f.WasLeader
 }
 
 // Messages of failovers.
 var (
 	// FailoverQuery answers while the failover runs and after; the workflow also returns the record.
-	FailoverQuery = Query[fleet.FailoverRecord]{"record"}
+	FailoverQuery = Query[api.FailoverRecord]{"record"}
 	// ManualFailoverSignal may also come as plain JSON from tctl or temporal.
 	ManualFailoverSignal = Signal[ManualFailover]{"manual-failover"}
 	EvacuatedSignal      = Signal[Evacuated]{"evacuated"}
@@ -88,7 +89,7 @@ var (
 	// AwaitTransfersActivity watches the tasks and roles of a failed agent until others have them.
 	AwaitTransfersActivity = Activity[AwaitTransfersInput, AwaitTransfersResult]{"AwaitTransfers"}
 	// CountFailoverActivity counts a finished failover in the worker's metrics.
-	CountFailoverActivity = Activity[fleet.FailoverRecord, None]{"CountFailover"}
+	CountFailoverActivity = Activity[api.FailoverRecord, None]{"CountFailover"}
 )
 
 // EvacuateInput is the input of EvacuateActivity.
@@ -104,7 +105,7 @@ type EvacuateInput struct {
 	KeepSystem bool `json:"keep_system,omitempty"`
 	// Moves are the only attempts to take off it, each for its own target; they may go on for a moment after the
 	// answer. It comes from a gateway then, as an activity without a workflow.
-	Moves []fleet.RebalanceMove `json:"moves,omitempty"`
+	Moves []api.RebalanceMove `json:"moves,omitempty"`
 }
 
 // EvacuateID is the id of an evacuation by a gateway. nonce makes it unique.
@@ -134,15 +135,15 @@ type AwaitTransfersInput struct {
 	Attempts    []fleet.HeldAttempt `json:"attempts,omitempty"`
 	Reason      string              `json:"reason,omitempty"`
 	// Timeout ends the watch; what has not moved by then is told as it is.
-	Timeout fleet.Duration `json:"timeout,omitempty"`
+	Timeout api.Duration `json:"timeout,omitempty"`
 }
 
 // AwaitTransfersResult is who has the failed agent's work and roles now.
 type AwaitTransfersResult struct {
-	Transfers []fleet.Transfer  `json:"transfers,omitempty"`
-	Promoted  string            `json:"promoted,omitempty"`
-	Epoch     int64             `json:"leader_epoch,omitempty"`
-	Shards    []fleet.ShardMove `json:"shards,omitempty"`
+	Transfers []api.Transfer  `json:"transfers,omitempty"`
+	Promoted  string          `json:"promoted,omitempty"`
+	Epoch     int64           `json:"leader_epoch,omitempty"`
+	Shards    []api.ShardMove `json:"shards,omitempty"`
 	// ResumedAt is when all that moved was running elsewhere and the new leader led; absent: that is not known.
 	ResumedAt *time.Time `json:"resumed_at,omitempty"`
 	// Incomplete says what had not moved when the time was over.
@@ -166,7 +167,7 @@ func NextFailoverID(cluster string, m *fleet.Member, before int) string {
 // ParseFailoverID says of what session the failover with an id is; ok is false for what is no such id.
 func ParseFailoverID(id string) (cluster, agent string, epoch int64, ok bool) {
 	parts := strings.Split(id, ":")
-	if len(parts) != 3 || fleet.ValidateID("cluster", parts[0]) != nil || fleet.ValidateID("agent", parts[1]) != nil {
+	if len(parts) != 3 || api.ValidateID("cluster", parts[0]) != nil || api.ValidateID("agent", parts[1]) != nil {
 		return "", "", 0, false
 	}
 	session, loss, again := strings.Cut(parts[2], ".")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -25,15 +26,15 @@ var (
 	// HoldsAttemptsActivity runs on a hub's own queue and says which attempts its agents have.
 	HoldsAttemptsActivity = Activity[HoldsAttemptsInput, HoldsAttemptsResult]{"HoldsAttempts"}
 	// TuneHealingActivity brings the schedule's interval to the shortest that a cluster asks for.
-	TuneHealingActivity = Activity[fleet.Duration, None]{"TuneHealing"}
+	TuneHealingActivity = Activity[api.Duration, None]{"TuneHealing"}
 	// AwaitFailoverActivity watches a failover by hand until it has ended.
-	AwaitFailoverActivity = Activity[AwaitFailoverInput, fleet.FailoverRecord]{"AwaitFailover"}
+	AwaitFailoverActivity = Activity[AwaitFailoverInput, api.FailoverRecord]{"AwaitFailover"}
 	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again. It answers in words.
 	EndOrphanActivity = Activity[EndOrphanInput, string]{"EndOrphan"}
 	// AskScaleActivity has the cluster of this name look at the number of its agents.
 	AskScaleActivity = Activity[string, fleet.ScalingDecision]{"AskScale"}
 	// CountHealingActivity counts an action in the worker's metrics.
-	CountHealingActivity = Activity[fleet.HealingRecord, None]{"CountHealing"}
+	CountHealingActivity = Activity[api.HealingRecord, None]{"CountHealing"}
 )
 
 // HealingCycleTimeout ends a cycle that does not come to its end. Until then no other begins by itself.
@@ -56,7 +57,7 @@ func HealingCycleWorkflowID(nonce string) string {
 // HealingCycleInput starts a HealingCycle workflow.
 type HealingCycleInput struct {
 	// Every is the schedule's interval; zero: it was asked for by hand.
-	Every fleet.Duration `json:"every,omitempty"`
+	Every api.Duration `json:"every,omitempty"`
 	// Cluster is the one to look at; empty: all.
 	Cluster string `json:"cluster,omitempty"`
 	DryRun  bool   `json:"dry_run,omitempty"`
@@ -65,10 +66,10 @@ type HealingCycleInput struct {
 
 // ExamineInput is the input of ExamineFleetActivity.
 type ExamineInput struct {
-	Every   fleet.Duration `json:"every,omitempty"`
-	Cluster string         `json:"cluster,omitempty"`
-	DryRun  bool           `json:"dry_run,omitempty"`
-	At      time.Time      `json:"at"` // when the cycle was due
+	Every   api.Duration `json:"every,omitempty"`
+	Cluster string       `json:"cluster,omitempty"`
+	DryRun  bool         `json:"dry_run,omitempty"`
+	At      time.Time    `json:"at"` // when the cycle was due
 }
 
 // Examined is what an examination found.
@@ -77,7 +78,7 @@ type Examined struct {
 	Agents   int      `json:"agents"`
 	Silent   []string `json:"silent,omitempty"`
 	// Every is the shortest interval that a cluster asks for, where that is not the schedule's.
-	Every fleet.Duration      `json:"every,omitempty"`
+	Every api.Duration        `json:"every,omitempty"`
 	Cases []fleet.HealingCase `json:"cases,omitempty"`
 }
 
@@ -91,7 +92,7 @@ const (
 // Shorten makes what was found fit into a message: it shortens the notes about agents, and then the lists of the
 // clusters with the longest.
 func (e *Examined) Shorten() {
-	for most := fleet.MaxMembers; !e.fits(); most /= 2 {
+	for most := api.MaxMembers; !e.fits(); most /= 2 {
 		for i := range e.Cases {
 			e.Cases[i].Keep(most, briefNote)
 		}
@@ -119,39 +120,39 @@ type HoldsAttemptsResult struct {
 
 // HealingActionInput starts a HealingAction workflow.
 type HealingActionInput struct {
-	Cycle     string                `json:"cycle,omitempty"`
-	Decision  fleet.HealingDecision `json:"decision"`
-	Policy    fleet.HealingPolicy   `json:"policy"`
-	DecidedAt time.Time             `json:"decided_at"`
+	Cycle     string              `json:"cycle,omitempty"`
+	Decision  api.HealingDecision `json:"decision"`
+	Policy    api.HealingPolicy   `json:"policy"`
+	DecidedAt time.Time           `json:"decided_at"`
 }
 
 // HealingQuery answers while an action runs and after; the workflow also returns the record.
-var HealingQuery = Query[fleet.HealingRecord]{"record"}
+var HealingQuery = Query[api.HealingRecord]{"record"}
 
 // HealingNote is what lists tell of an action without asking it: its memo MemoHealing.
 type HealingNote struct {
-	Type     fleet.HealingType    `json:"type"`
-	TargetID string               `json:"target_id"`
-	Verdict  fleet.HealingVerdict `json:"verdict"`
-	At       time.Time            `json:"at"`
+	Type     api.HealingType    `json:"type"`
+	TargetID string             `json:"target_id"`
+	Verdict  api.HealingVerdict `json:"verdict"`
+	At       time.Time          `json:"at"`
 }
 
 // HealingActionWorkflowID is the id of the workflow of an action: one at a time for one thing.
-func HealingActionWorkflowID(cluster string, t fleet.HealingType, target string) string {
+func HealingActionWorkflowID(cluster string, t api.HealingType, target string) string {
 	return "healing/" + cluster + "/" + string(t) + "/" + target
 }
 
 // HealingActionOfWorkflowID is the inverse of HealingActionWorkflowID. A target may hold slashes: a lane's name does.
-func HealingActionOfWorkflowID(id string) (cluster string, t fleet.HealingType, target string, ok bool) {
+func HealingActionOfWorkflowID(id string) (cluster string, t api.HealingType, target string, ok bool) {
 	parts := strings.SplitN(id, "/", 4)
-	if len(parts) != 4 || parts[0] != "healing" || parts[3] == "" || fleet.ValidateID("cluster", parts[1]) != nil {
+	if len(parts) != 4 || parts[0] != "healing" || parts[3] == "" || api.ValidateID("cluster", parts[1]) != nil {
 		return "", "", "", false
 	}
-	return parts[1], fleet.HealingType(parts[2]), parts[3], true
+	return parts[1], api.HealingType(parts[2]), parts[3], true
 }
 
 // HealingActionID names an action in the REST API.
-func HealingActionID(cluster string, t fleet.HealingType, target string, at time.Time) string {
+func HealingActionID(cluster string, t api.HealingType, target string, at time.Time) string {
 	return fmt.Sprintf("%s:%s:%s:%s", cluster, t, target, strings.ToLower(at.UTC().Format("20060102T150405Z")))
 }
 
@@ -173,6 +174,6 @@ type AwaitFailoverInput struct {
 
 // EndOrphanInput is the input of EndOrphanActivity, which says in words what came of it.
 type EndOrphanInput struct {
-	Cluster string       `json:"cluster"`
-	Orphan  fleet.Orphan `json:"orphan"`
+	Cluster string     `json:"cluster"`
+	Orphan  api.Orphan `json:"orphan"`
 }

@@ -7,6 +7,7 @@ import (
 
 	workerpb "go.temporal.io/api/worker/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -50,13 +51,13 @@ type ReadLogInput struct {
 	// After is the number of the last line that the reader has.
 	After int64 `json:"after"`
 	// Wait is how long to wait for a line.
-	Wait fleet.Duration `json:"wait,omitempty"`
+	Wait api.Duration `json:"wait,omitempty"`
 }
 
 // ReadLogResult has the lines that there are.
 type ReadLogResult struct {
-	AgentID string          `json:"agent_id,omitempty"`
-	Lines   []fleet.LogLine `json:"lines,omitempty"`
+	AgentID string        `json:"agent_id,omitempty"`
+	Lines   []api.LogLine `json:"lines,omitempty"`
 	// Gone says that no agent of the hub has the attempt any more.
 	Gone bool `json:"gone,omitempty"`
 	// Silent says that the agent did not answer: it may not know how to.
@@ -79,7 +80,7 @@ type ReadTasksInput struct {
 
 // ReadTasksResult has what the agents run, by agent.
 type ReadTasksResult struct {
-	Agents map[string][]fleet.HeldTask `json:"agents,omitempty"`
+	Agents map[string][]api.HeldTask `json:"agents,omitempty"`
 }
 
 // ReadInstancesActivity runs on a hub's own queue, as an activity without a workflow: it tells which instances of jobs
@@ -102,15 +103,15 @@ type ReadInstancesResult struct {
 
 // FoundInstance is an instance that an agent runs.
 type FoundInstance struct {
-	fleet.InstanceOf
-	TaskID  string               `json:"task_id"`
-	Attempt int                  `json:"attempt"`
-	Agent   string               `json:"agent"`
-	Cluster string               `json:"cluster"`
-	Zone    string               `json:"zone,omitempty"`
-	Host    string               `json:"host,omitempty"` // where the agent can be reached
-	Checked fleet.InstanceHealth `json:"checked"`
-	Since   time.Time            `json:"since"`
+	api.InstanceOf
+	TaskID  string             `json:"task_id"`
+	Attempt int                `json:"attempt"`
+	Agent   string             `json:"agent"`
+	Cluster string             `json:"cluster"`
+	Zone    string             `json:"zone,omitempty"`
+	Host    string             `json:"host,omitempty"` // where the agent can be reached
+	Checked api.InstanceHealth `json:"checked"`
+	Since   time.Time          `json:"since"`
 }
 
 // ReadInstancesID is the id of one reading. nonce makes it unique.
@@ -126,9 +127,9 @@ func ReadTasksID(cluster, nonce string) string { return "read-tasks/" + cluster 
 const healthPlugin = "mainstay-health"
 
 // HealthPlugin puts an agent's health into its entry of the live registry.
-func HealthPlugin(level fleet.HealthLevel, score float64) *workerpb.PluginInfo {
+func HealthPlugin(level api.HealthLevel, score float64) *workerpb.PluginInfo {
 	if level == "" {
-		level, score = fleet.HealthHealthy, 1 // it was not rated yet
+		level, score = api.HealthHealthy, 1 // it was not rated yet
 	}
 	return &workerpb.PluginInfo{Name: healthPlugin, Version: fmt.Sprintf("%s %.3f", level, score)}
 }
@@ -153,12 +154,12 @@ func PercentOf(share float32) *float64 {
 const statusPlugin = "mainstay-status"
 
 // StatusPlugin puts a live status, and since when it is so, into an agent's entry of the live registry.
-func StatusPlugin(status fleet.AgentStatus, since time.Time) *workerpb.PluginInfo {
+func StatusPlugin(status api.AgentStatus, since time.Time) *workerpb.PluginInfo {
 	return &workerpb.PluginInfo{Name: statusPlugin, Version: fmt.Sprintf("%s %d", status, since.UnixMilli())}
 }
 
 // StatusOf reads what StatusPlugin wrote; ok is false where there is none.
-func StatusOf(h *workerpb.WorkerHeartbeat) (status fleet.AgentStatus, since time.Time, ok bool) {
+func StatusOf(h *workerpb.WorkerHeartbeat) (status api.AgentStatus, since time.Time, ok bool) {
 	for _, p := range h.GetPlugins() {
 		var ms int64
 		if p.GetName() != statusPlugin {
@@ -193,7 +194,7 @@ func RivalOf(h *workerpb.WorkerHeartbeat) (r fleet.Rival, ok bool) {
 }
 
 // HealthOf reads what HealthPlugin wrote; ok is false where there is none.
-func HealthOf(h *workerpb.WorkerHeartbeat) (level fleet.HealthLevel, score float64, ok bool) {
+func HealthOf(h *workerpb.WorkerHeartbeat) (level api.HealthLevel, score float64, ok bool) {
 	for _, p := range h.GetPlugins() {
 		if p.GetName() != healthPlugin {
 			continue

@@ -9,8 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/api"
 )
 
 // InboundWorkflow is an event from outside: its id drops repetitions, its input keeps the event as it was received, and
@@ -30,20 +29,20 @@ func InboundOfWorkflowID(id string) (string, bool) {
 
 // InboundInput starts an Inbound workflow.
 type InboundInput struct {
-	Event mesh.Envelope `json:"event"`
+	Event api.Envelope `json:"event"`
 	// Carried is the record of the run of the workflow before this one, which had closed when something died that the
 	// event had started; Before is that run, which this one stands for.
-	Carried *mesh.InboundEvent `json:"carried,omitempty"`
-	Before  string             `json:"before,omitempty"`
+	Carried *api.InboundEvent `json:"carried,omitempty"`
+	Before  string            `json:"before,omitempty"`
 }
 
 // Messages of the Inbound workflow.
 var (
 	// InboundQuery answers what has become of the event; the workflow returns the same.
-	InboundQuery = Query[mesh.InboundEvent]{"inbound"}
+	InboundQuery = Query[api.InboundEvent]{"inbound"}
 	// ReplayEventUpdate has an event that waits dispatched again. It answers after the first try.
-	ReplayEventUpdate  = Update[ReplayEvent, mesh.InboundEvent]{"replay-event"}
-	DiscardEventUpdate = Update[RunRequest, mesh.InboundEvent]{"discard-event"}
+	ReplayEventUpdate  = Update[ReplayEvent, api.InboundEvent]{"replay-event"}
+	DiscardEventUpdate = Update[RunRequest, api.InboundEvent]{"discard-event"}
 	// DispatchEventActivity starts what asks for an event. It runs locally, so its input is not recorded, and fails as
 	// EvaluateActivity does.
 	DispatchEventActivity = Activity[DispatchEvent, EventDispatched]{"DispatchEvent"}
@@ -67,10 +66,10 @@ type EventOutcome struct {
 
 // Revive is the input of ReviveActivity.
 type Revive struct {
-	Event   string          `json:"event"`
-	EventID string          `json:"event_id"` // as its source has it
-	Dead    []mesh.Dispatch `json:"dead"`
-	Discard bool            `json:"discard,omitempty"`
+	Event   string         `json:"event"`
+	EventID string         `json:"event_id"` // as its source has it
+	Dead    []api.Dispatch `json:"dead"`
+	Discard bool           `json:"discard,omitempty"`
 	RunRequest
 }
 
@@ -89,26 +88,26 @@ type ReplayEvent struct {
 // DispatchEvent is the input of DispatchEventActivity.
 type DispatchEvent struct {
 	ID    string          `json:"id"`
-	Event mesh.Envelope   `json:"event"`
+	Event api.Envelope    `json:"event"`
 	Data  json.RawMessage `json:"data,omitempty"`
 }
 
 // EventDispatched is what an event has started. Problem says why not all of it was; Cluster is where, if that is known.
 type EventDispatched struct {
-	Dispatches []mesh.Dispatch `json:"dispatches,omitempty"`
-	Problem    string          `json:"problem,omitempty"`
-	Cluster    string          `json:"cluster,omitempty"`
+	Dispatches []api.Dispatch `json:"dispatches,omitempty"`
+	Problem    string         `json:"problem,omitempty"`
+	Cluster    string         `json:"cluster,omitempty"`
 }
 
 // StartOfInbound makes the start of the workflow of an event.
-func StartOfInbound(id string, e *mesh.Envelope, digest string) TaskStart {
+func StartOfInbound(id string, e *api.Envelope, digest string) TaskStart {
 	attributes := []temporal.SearchAttributeUpdate{AttrTaskType.ValueSet(e.Attr("type"))}
 	if e.Tenant() != "" {
 		attributes = append(attributes, AttrTenant.ValueSet(e.Tenant()))
 	}
-	if correlation := e.Attr(mesh.AttrCorrelation); correlation != "" {
+	if correlation := e.Attr(api.AttrCorrelation); correlation != "" {
 		attributes = append(attributes, AttrLabels.ValueSet(LabelList(map[string]string{
-			fleet.LabelCorrelation: correlation})))
+			api.LabelCorrelation: correlation})))
 	}
 	return TaskStart{WorkflowID: InboundWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...),
 		Memo: map[string]any{MemoDigest: digest}, Summary: "event " + e.Attr("type"),
@@ -116,21 +115,21 @@ func StartOfInbound(id string, e *mesh.Envelope, digest string) TaskStart {
 }
 
 // InboundTerm is the term of a visibility query for the events with a status; empty for any.
-func InboundTerm(s mesh.Status) string {
+func InboundTerm(s api.InboundStatus) string {
 	marked := AttrStatus.GetName()
 	switch s {
 	case "":
 		return ""
-	case mesh.Received:
+	case api.InboundReceived:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + marked + " IS NULL"
-	case mesh.Dispatched:
+	case api.InboundDispatched:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + marked + " IS NULL"
 	}
 	return Equals(marked, string(s))
 }
 
 // WaitingEvents is the visibility query for the events in quarantine, or those that nothing asks for.
-func WaitingEvents(s mesh.Status) string {
+func WaitingEvents(s api.InboundStatus) string {
 	return Equals("WorkflowType", InboundWorkflow) + " AND " + openWithMark(string(s))
 }
 

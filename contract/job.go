@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -63,10 +63,10 @@ const MemoJob = "job"
 
 // JobNote is what lists tell of a job.
 type JobNote struct {
-	Type      job.Type `json:"type"`
-	Version   int      `json:"version"`
-	Steps     int      `json:"steps"`
-	Schedules int      `json:"schedules,omitempty"`
+	Type      api.JobType `json:"type"`
+	Version   int         `json:"version"`
+	Steps     int         `json:"steps"`
+	Schedules int         `json:"schedules,omitempty"`
 	// Unscheduled is why they cannot be written.
 	Unscheduled string   `json:"unscheduled,omitempty"`
 	Events      []string `json:"events,omitempty"`
@@ -75,7 +75,7 @@ type JobNote struct {
 	// Count is how many instances a service has.
 	Count int `json:"count,omitempty"`
 	// Deployment is where the deployment of the version in force stands.
-	Deployment job.DeploymentStatus `json:"deployment,omitempty"`
+	Deployment api.DeploymentStatus `json:"deployment,omitempty"`
 	// Service is what its instances are found by.
 	Service string `json:"service,omitempty"`
 }
@@ -85,14 +85,14 @@ type ScheduleJob struct {
 	Name    string `json:"name"`
 	Version int    `json:"version"`
 	// Definition is the one in force; nil: the job is deleted.
-	Definition *job.Definition `json:"definition,omitempty"`
-	Paused     bool            `json:"paused,omitempty"`
-	Had        int             `json:"had"` // how many schedules there were
+	Definition *api.JobDefinition `json:"definition,omitempty"`
+	Paused     bool               `json:"paused,omitempty"`
+	Had        int                `json:"had"` // how many schedules there were
 }
 
 // ApplyJob is a checked definition.
 type ApplyJob struct {
-	Definition job.Definition `json:"definition"`
+	Definition api.JobDefinition `json:"definition"`
 	// Expected is the version that the caller has seen; 0: any.
 	Expected int    `json:"expected,omitempty"`
 	By       string `json:"by,omitempty"`
@@ -105,7 +105,7 @@ type RunBegins struct {
 	Run string `json:"run"`
 	// Key is the value of the concurrency's key.
 	Key         string          `json:"key,omitempty"`
-	Concurrency job.Concurrency `json:"concurrency"`
+	Concurrency api.Concurrency `json:"concurrency"`
 }
 
 // ScaleJob says how many instances a service has.
@@ -116,17 +116,17 @@ type ScaleJob struct {
 
 // InstanceEnded is the end of an instance's task.
 type InstanceEnded struct {
-	Task   string           `json:"task"`
-	Status fleet.TaskStatus `json:"status"`
-	Why    string           `json:"why,omitempty"`
+	Task   string         `json:"task"`
+	Status api.TaskStatus `json:"status"`
+	Why    string         `json:"why,omitempty"`
 	// GoesOnUntil is when an agent has certainly stopped it; in the past: it has already.
 	GoesOnUntil time.Time `json:"goes_on_until,omitzero"`
 }
 
 // LookAtInstances asks for the agents that may have an instance of a job.
 type LookAtInstances struct {
-	Job        string          `json:"job"`
-	Definition *job.Definition `json:"definition"`
+	Job        string             `json:"job"`
+	Definition *api.JobDefinition `json:"definition"`
 	// Tasks are those of which the job believes that they have not ended.
 	Tasks []string `json:"tasks,omitempty"`
 }
@@ -141,10 +141,10 @@ type InstancesSeen struct {
 
 // ChangeInstances says which instances to start and stop. The activity answers the tasks to stop that do not exist.
 type ChangeInstances struct {
-	Job        string          `json:"job"`
-	Definition *job.Definition `json:"definition"`
+	Job        string             `json:"job"`
+	Definition *api.JobDefinition `json:"definition"`
 	// Others are earlier versions that instances are started with.
-	Others []job.Version `json:"others,omitempty"`
+	Others []api.JobVersion `json:"others,omitempty"`
 	job.Change
 }
 

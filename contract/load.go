@@ -1,17 +1,20 @@
 package contract
 
-import "mainstay.dev/mainstay/fleet"
+import (
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/fleet"
+)
 
 // Messages of the Cluster workflow about how much its agents do.
 var (
 	// ReduceLoadUpdate answers once the hubs have heard.
 	ReduceLoadUpdate  = Update[ReduceLoadRequest, LoadReduced]{"reduce-load"}
 	RestoreLoadUpdate = Update[RestoreLoadRequest, LoadReduced]{"restore-load"}
-	RebalanceUpdate   = Update[RebalanceRequest, fleet.Rebalance]{"rebalance"}
+	RebalanceUpdate   = Update[RebalanceRequest, api.Rebalance]{"rebalance"}
 	TargetsUpdate     = Update[TargetsRequest, Done]{"targets"}
 	// ReduceLoadActivity and RebalanceActivity ask a cluster for the same. A refusal is final, with the type Refused.
 	ReduceLoadActivity = Activity[ClusterReduceLoad, LoadReduced]{"ReduceLoad"}
-	RebalanceActivity  = Activity[ClusterRebalance, fleet.Rebalance]{"Rebalance"}
+	RebalanceActivity  = Activity[ClusterRebalance, api.Rebalance]{"Rebalance"}
 )
 
 // ReduceLoadRequest lets an agent use fewer of its slots. To ask again changes how many and begins the time anew; a
@@ -22,7 +25,7 @@ type ReduceLoadRequest struct {
 	Slots  int     `json:"slots,omitempty"`
 	Factor float64 `json:"factor,omitempty"`
 	// For is after how long it gets them back, step by step; 0: fleet.DefaultReduceFor.
-	For fleet.Duration `json:"for,omitempty"`
+	For api.Duration `json:"for,omitempty"`
 	// UntilHealthy gives them back earlier, once its health is good again.
 	UntilHealthy bool   `json:"until_healthy,omitempty"`
 	Reason       string `json:"reason,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -378,7 +378,7 @@ func (e Examined) MarshalJSON() ([]byte, error) { return pack(plainExamined(e)) 
 func (e *Examined) UnmarshalJSON(data []byte) error { return unpack(data, (*plainExamined)(e)) }
 
 // HealingCycle is the record of a healing cycle as a message.
-type HealingCycle struct{ fleet.HealingCycleRecord }
+type HealingCycle struct{ api.HealingCycleRecord }
 
 // MarshalJSON compresses a large record.
 func (c HealingCycle) MarshalJSON() ([]byte, error) { return pack(c.HealingCycleRecord) }

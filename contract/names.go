@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -126,7 +127,7 @@ func ScheduledRunWorkflowID(job string, trigger int) string {
 
 // KeyedRunID is the id of the one run that an idempotency key may start of a job, by the job's full name.
 func KeyedRunID(job, key string) string {
-	tenant, name := fleet.CutTenant(job)
+	tenant, name := api.CutTenant(job)
 	return KeyedTaskID(tenant, name, key)
 }
 
@@ -150,7 +151,7 @@ func KeyedTaskID(tenant, cluster, key string) string {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
-	return fleet.Qualify(tenant, "key@"+hex.EncodeToString(h.Sum(nil)[:20]))
+	return api.Qualify(tenant, "key@"+hex.EncodeToString(h.Sum(nil)[:20]))
 }
 
 // ScheduleID is the id of a schedule in Temporal. Here and below, a schedule's name is the full one, with its tenant.
@@ -225,7 +226,7 @@ func CapabilityLane(cluster string, capabilities []string) string {
 func AgentLane(cluster, agent string) string { return LaneQueue(cluster, fleet.AgentLane(agent)) }
 
 // Lane is the queue where a task waits; see fleet.LaneOf.
-func Lane(spec *fleet.TaskSpec, shards int, ownType bool) string {
+func Lane(spec *api.TaskSpec, shards int, ownType bool) string {
 	return LaneQueue(spec.Cluster, fleet.LaneOf(spec, shards, ownType))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
@@ -30,13 +31,13 @@ func randomText(random *rand.Rand, n int, of string) string {
 func largeCluster(t *testing.T, profile int) *fleet.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers}.WithDefaults()}
+	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers}.WithDefaults()}
 	total := 0
-	for i := range fleet.MaxMembers {
-		j := fleet.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: fleet.AgentProfile{MaxTasks: 4,
+	for i := range api.MaxMembers {
+		j := fleet.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: api.AgentProfile{MaxTasks: 4,
 			PID: random.IntN(1 << 20), Host: randomText(random, profile, names), TaskTypes: []string{"exec"}}}
 		if c.RefuseProfile(&j, &total) != "" {
-			j.AgentProfile = fleet.AgentProfile{MaxTasks: 1}
+			j.AgentProfile = api.AgentProfile{MaxTasks: 1}
 		}
 		for range 5 {
 			j.Instance = fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
@@ -52,11 +53,11 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
 	for _, profile := range []int{140, 400} {
 		c := largeCluster(t, profile)
-		require.Len(t, c.Members, fleet.MaxMembers)
+		require.Len(t, c.Members, api.MaxMembers)
 		var events fleet.EventLog
 		for i := range fleet.MaxEventsKept {
 			m := &c.Members[i]
-			events.Add(fleet.Event{Type: fleet.EventClusterCreated, Time: m.JoinedAt, EventData: fleet.EventData{Cluster: "c",
+			events.Add(fleet.Event{Type: api.EventClusterCreated, Time: m.JoinedAt, EventData: api.EventData{Cluster: "c",
 				AgentID: m.AgentID, Reason: m.Instance}}, fleet.MaxEventsKept)
 		}
 		in := ClusterInput{Config: c.Config, State: c, Events: &events}
@@ -82,18 +83,18 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(3, 4)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers,
-		ReplicationMode: fleet.ActivePassive}.WithDefaults()}
+	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers,
+		ReplicationMode: api.ActivePassive}.WithDefaults()}
 	total, texts := 0, 0
-	for range fleet.MaxMembers {
+	for range api.MaxMembers {
 		j := fleet.Join{AgentID: randomText(random, id, names), Registration: random.Int64(),
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1 + random.IntN(10_000), PID: random.Int(),
+			AgentProfile: api.AgentProfile{MaxTasks: 1 + random.IntN(10_000), PID: random.Int(),
 				Host: randomText(random, profile, names+" !#$%()*+,./:;=?@[]^`{|}~'")}}
 		if id == 63 {
 			j.Token = fleet.JoinToken{ID: "t-" + randomText(random, 1, names), MaxUses: 1000}
 		}
 		if c.RefuseProfile(&j, &total) != "" {
-			j.AgentProfile = fleet.AgentProfile{MaxTasks: 1}
+			j.AgentProfile = api.AgentProfile{MaxTasks: 1}
 		}
 		last := randomText(random, instance, names)
 		j.Instance = last
@@ -112,7 +113,7 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 			}
 		}
 		if m := c.Member(j.AgentID); m != nil {
-			m.Health = &fleet.MemberHealth{Level: fleet.HealthCritical, Score: random.Float64(),
+			m.Health = &fleet.MemberHealth{Level: api.HealthCritical, Score: random.Float64(),
 				Why:   randomText(random, 250, names),
 				Since: now.Add(time.Duration(random.Int64N(1e12)))}
 			c.OpenAgentLane(j.AgentID)
@@ -140,7 +141,7 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 			var events fleet.EventLog
 			for i := range fleet.MaxEventsKept {
 				m := &c.Members[i]
-				events.Add(fleet.Event{Type: fleet.EventAgentSuspect, Time: m.JoinedAt, EventData: fleet.EventData{Cluster: "c",
+				events.Add(fleet.Event{Type: api.EventAgentSuspect, Time: m.JoinedAt, EventData: api.EventData{Cluster: "c",
 					AgentID: m.AgentID, Reason: m.Health.Why}}, fleet.MaxEventsKept)
 			}
 			data, err := json.Marshal(ClusterView{Cluster: c.View()})
@@ -200,8 +201,8 @@ func idleFailovers(c *fleet.Cluster) (list []FailoverInput) {
 			reason[i] = rune(0x10000 + random.IntN(0x10000)) // four bytes
 		}
 		list = append(list, FailoverInput{Cluster: "c", FailedAgent: m.AgentID, Epoch: random.Int64(), Hub: m.Hub,
-			Trigger: fleet.TriggerLost, Reason: string(reason), Evidence: fleet.EvidenceClosed,
-			NoticedAt: m.JoinedAt.Add(time.Duration(random.Int64N(1e12))), NoticedAfter: fleet.Duration(random.Int64())})
+			Trigger: api.TriggerLost, Reason: string(reason), Evidence: api.EvidenceClosed,
+			NoticedAt: m.JoinedAt.Add(time.Duration(random.Int64N(1e12))), NoticedAfter: api.Duration(random.Int64())})
 	}
 	return list
 }
@@ -223,26 +224,26 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 	}{
 		"deaths": {1000, func(c *fleet.Cluster, m *fleet.Member) {
 			require.True(t, c.Apply(fleet.Transition{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch,
-				Status: fleet.AgentOffline, At: now, Reason: text(512)}, "hub-1"))
+				Status: api.AgentOffline, At: now, Reason: text(512)}, "hub-1"))
 		}},
-		"maintenance and less load": {fleet.MaxMembers, func(c *fleet.Cluster, m *fleet.Member) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: fleet.AgentMaintenance, Since: now,
+		"maintenance and less load": {api.MaxMembers, func(c *fleet.Cluster, m *fleet.Member) {
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: api.AgentMaintenance, Since: now,
 				Reason: text(512)}))
 			_, err := c.ReduceLoad(m.AgentID, fleet.Reduce{Slots: 1, Reason: text(512), For: 24 * time.Hour}, now)
 			require.NoError(t, err)
 		}},
 		"maintenance of hostile agents": {0, func(c *fleet.Cluster, m *fleet.Member) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: fleet.AgentMaintenance, Since: now,
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: api.AgentMaintenance, Since: now,
 				Reason: text(512)}))
 		}},
 	} {
-		state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: c.members}.WithDefaults()}
+		state := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: c.members}.WithDefaults()}
 		if c.members == 0 {
 			state = hostileCluster(t, 63, 64, 120)
 		}
 		for i := range c.members {
 			state.Join(fleet.Join{AgentID: fmt.Sprint("agent-", i), Instance: randomText(random, 64, names),
-				AgentProfile: fleet.AgentProfile{MaxTasks: 4, Host: randomText(random, 60, names)}}, "hub-1", now)
+				AgentProfile: api.AgentProfile{MaxTasks: 4, Host: randomText(random, 60, names)}}, "hub-1", now)
 		}
 		for i := range state.Members {
 			c.note(state, &state.Members[i])
@@ -261,14 +262,14 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 func TestALargeJobFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	j := job.Job{Name: "acme:monitor", Versions: []job.Version{{Definition: &job.Definition{Job: "monitor"}}}}
-	for range fleet.MaxMembers {
+	j := job.Job{Name: "acme:monitor", Versions: []api.JobVersion{{Definition: &api.JobDefinition{Job: "monitor"}}}}
+	for range api.MaxMembers {
 		agent := fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
 		now = now.Add(time.Duration(random.Int64N(1e9)))
-		j.Instances = append(j.Instances, job.Instance{Name: agent, TaskID: "acme:monitor@" + agent + ".1",
-			Version: 1, Since: now, Started: true, Health: fleet.InstancePassing, Attempt: 1, Changes: 1, Hub: "hub-1",
+		j.Instances = append(j.Instances, api.Instance{Name: agent, TaskID: "acme:monitor@" + agent + ".1",
+			Version: 1, Since: now, Started: true, Health: api.InstancePassing, Attempt: 1, Changes: 1, Hub: "hub-1",
 			HealthAt: now.Add(time.Second),
-			Ended:    fleet.TaskFailed, Ends: 3, NextAt: now.Add(time.Minute),
+			Ended:    api.TaskFailed, Ends: 3, NextAt: now.Add(time.Minute),
 			Why: fmt.Sprintf("it has ended after %d s, with exit code 1, and is started again in a minute", random.IntN(100))})
 	}
 	require.False(t, Fits(j), "it is too long as it is")
@@ -296,16 +297,16 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 	for clusters, from := range map[int]int{1: ' ', 2: 0, 9: ' '} {
 		var examined Examined
 		for n := range clusters {
-			one := fleet.HealingCase{Cluster: fmt.Sprint("c", n), Policy: fleet.HealingPolicy{}.WithDefaults(),
-				Members: fleet.MaxMembers, Serving: fleet.MaxMembers}
-			for range fleet.MaxMembers {
+			one := fleet.HealingCase{Cluster: fmt.Sprint("c", n), Policy: api.HealingPolicy{}.WithDefaults(),
+				Members: api.MaxMembers, Serving: api.MaxMembers}
+			for range api.MaxMembers {
 				now = now.Add(time.Duration(random.Int64N(1e9)))
-				one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: text(63, 'a', 'z'), Status: fleet.AgentOnline,
-					Since: now, Epoch: random.Int64N(1e6), Health: fleet.MemberHealth{Level: fleet.HealthCritical,
+				one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: text(63, 'a', 'z'), Status: api.AgentOnline,
+					Since: now, Epoch: random.Int64N(1e6), Health: fleet.MemberHealth{Level: api.HealthCritical,
 						Score: random.Float64(), Why: text(256, from, 127), Since: now.Add(-time.Hour)}})
 			}
 			for range 1000 {
-				one.Suspects = append(one.Suspects, fleet.Orphan{TaskID: text(127, 'a', 'z'),
+				one.Suspects = append(one.Suspects, api.Orphan{TaskID: text(127, 'a', 'z'),
 					RunID: text(36, 'a', 'z'), Since: now})
 				one.Past = append(one.Past, fleet.HealingPast{TargetID: text(63, 'a', 'z'), At: now})
 			}
@@ -338,7 +339,7 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 
 func TestASmallClusterIsReadable(t *testing.T) {
 	t.Parallel()
-	in := ClusterInput{Config: fleet.ClusterConfig{Name: "c"}, State: &fleet.Cluster{LastEpoch: 7}}
+	in := ClusterInput{Config: api.ClusterConfig{Name: "c"}, State: &fleet.Cluster{LastEpoch: 7}}
 	data, err := json.Marshal(in)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"last_epoch":7`, "people read it in Temporal's Web UI")

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestPayloadsKeepTheirLength(t *testing.T) {
 	t.Parallel()
-	spec := fleet.TaskSpec{Type: "a", Payload: json.RawMessage(`{"html":"<p>&</p>"}`)}
+	spec := api.TaskSpec{Type: "a", Payload: json.RawMessage(`{"html":"<p>&</p>"}`)}
 	ours, err := Payloads.ToPayload(spec)
 	require.NoError(t, err)
 	require.Contains(t, string(ours.GetData()), `{"html":"<p>&</p>"}`)
@@ -21,7 +21,7 @@ func TestPayloadsKeepTheirLength(t *testing.T) {
 	require.Equal(t, theirs.GetMetadata(), ours.GetMetadata())
 	require.JSONEq(t, string(theirs.GetData()), string(ours.GetData()))
 	for _, reader := range []converter.DataConverter{Payloads, converter.GetDefaultDataConverter()} {
-		var read fleet.TaskSpec
+		var read api.TaskSpec
 		require.NoError(t, reader.FromPayload(ours, &read))
 		require.Equal(t, spec, read)
 	}

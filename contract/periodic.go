@@ -8,6 +8,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -22,7 +23,7 @@ func FiringOfWorkflowID(id string) (schedule string, at time.Time, ok bool) {
 		return "", time.Time{}, false
 	}
 	at, err := time.Parse(firingTime, rest[cut:])
-	if err != nil || !fleet.IsScheduleName(rest[:cut]) {
+	if err != nil || !api.IsScheduleName(rest[:cut]) {
 		return "", time.Time{}, false
 	}
 	return rest[:cut], at.UTC(), true
@@ -43,7 +44,7 @@ func FiringOf(attributes *commonpb.SearchAttributes) (schedule string, at time.T
 		return "", time.Time{}, false
 	}
 	schedule, ok = ScheduleOfID(id)
-	return schedule, at.UTC(), ok && fleet.IsScheduleName(schedule)
+	return schedule, at.UTC(), ok && api.IsScheduleName(schedule)
 }
 
 // FiringAttributes are what Temporal gives to a firing, for tests that start one by themselves.
@@ -79,26 +80,26 @@ type IsMadeByInput struct {
 	TaskID   string `json:"task_id"`
 	Schedule string `json:"schedule"`
 	// Spec is what the task would be.
-	Spec fleet.TaskSpec `json:"spec"`
+	Spec api.TaskSpec `json:"spec"`
 }
 
 // PeriodicInput starts a Periodic workflow: one firing of a schedule.
 type PeriodicInput struct {
-	Spec fleet.TaskSpec `json:"spec"`
+	Spec api.TaskSpec `json:"spec"`
 }
 
 // PeriodicResult is what a firing came to. A firing whose task did not complete ends as failed or cancelled.
 type PeriodicResult struct {
-	TaskID string           `json:"task_id"`
-	Status fleet.TaskStatus `json:"status,omitempty"`
+	TaskID string         `json:"task_id"`
+	Status api.TaskStatus `json:"status,omitempty"`
 	// Repeated says that the task was there before: the same time fired twice.
 	Repeated bool `json:"repeated,omitempty"`
 }
 
 // TaskSettled says in which status.
 type TaskSettled struct {
-	Status fleet.TaskStatus `json:"status"`
-	Why    string           `json:"why,omitempty"`
+	Status api.TaskStatus `json:"status"`
+	Why    string         `json:"why,omitempty"`
 }
 
 // UnknownCluster is the application error type of a firing whose cluster is not there.
@@ -116,13 +117,13 @@ type PlaceTaskInput struct {
 	ShardKey             string   `json:"shard_key"`
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
 	// Place is what the task asks for.
-	Place fleet.Demand `json:"place,omitzero"`
+	Place api.Demand `json:"place,omitzero"`
 	// Routes are the task's; their lanes are opened too.
-	Routes []fleet.Route `json:"routes,omitempty"`
+	Routes []api.Route `json:"routes,omitempty"`
 }
 
 // PlaceOfSpec asks where a task goes.
-func PlaceOfSpec(spec *fleet.TaskSpec, shardKey string) PlaceTaskInput {
+func PlaceOfSpec(spec *api.TaskSpec, shardKey string) PlaceTaskInput {
 	return PlaceTaskInput{Cluster: spec.Cluster, Tenant: spec.Tenant, Type: spec.Type, Agent: spec.Agent,
 		ShardKey: shardKey, RequiredCapabilities: spec.RequiredCapabilities, Place: spec.Place, Routes: spec.Routes}
 }
@@ -135,16 +136,16 @@ type TaskPlace struct {
 	// TenantWeight is the tenant's in the cluster, 0 if it has none.
 	TenantWeight float64 `json:"tenant_weight,omitempty"`
 	// Defaults are what the cluster's tasks have that leave it out.
-	Defaults fleet.TaskDefaults `json:"defaults,omitzero"`
+	Defaults api.TaskDefaults `json:"defaults,omitzero"`
 	// Types are the cluster's.
 	Types fleet.LaneTypes `json:"types,omitzero"`
 	// DeadLetterRetention is the cluster's.
-	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
+	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
 }
 
 // PlaceOf is where a task goes in a cluster with these settings, which have their defaults. id is the shard key of a
 // task without one.
-func PlaceOf(c *fleet.ClusterConfig, types fleet.LaneTypes, spec fleet.TaskSpec, id string) TaskPlace {
+func PlaceOf(c *api.ClusterConfig, types fleet.LaneTypes, spec api.TaskSpec, id string) TaskPlace {
 	spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	return TaskPlace{
 		Lane:                Lane(&spec, c.ShardCount(), types.Apart(spec.Type)),
@@ -169,14 +170,14 @@ func (p *TaskPlace) OwnType() bool {
 }
 
 // ShareTypes moves a task to the lane where it waits with tasks of other types.
-func (p *TaskPlace) ShareTypes(spec *fleet.TaskSpec) { p.Lane = Lane(spec, 0, false) }
+func (p *TaskPlace) ShareTypes(spec *api.TaskSpec) { p.Lane = Lane(spec, 0, false) }
 
 // Input starts a task at the place.
-func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {
+func (p *TaskPlace) Input(id string, spec api.TaskSpec) TaskInput {
 	if p.Sharded {
 		spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	}
-	if n := len(spec.Routes); n > fleet.DefaultMaxAttempts && spec.Retry.MaxAttempts == 0 {
+	if n := len(spec.Routes); n > api.DefaultMaxAttempts && spec.Retry.MaxAttempts == 0 {
 		spec.Retry.MaxAttempts = n // each is tried
 	}
 	fleet.PreferOpen(&spec)

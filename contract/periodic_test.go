@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func TestFiringNames(t *testing.T) {
@@ -49,7 +49,7 @@ func TestIDsNeverCollide(t *testing.T) {
 			require.Equal(t, known, parts, id)
 		}
 		makers[id] = parts
-		require.True(t, fleet.IsTaskID(id), id)
+		require.True(t, api.IsTaskID(id), id)
 		found, ok := contract.TaskOfWorkflowID(contract.TaskWorkflowID(id))
 		require.True(t, ok)
 		require.Equal(t, id, found)
@@ -60,8 +60,8 @@ func TestIDsNeverCollide(t *testing.T) {
 			tenant = slug(3)
 		}
 		name, key := slug(4), slug(2)
-		full := fleet.Qualify(tenant, name)
-		cutTenant, cutName := fleet.CutTenant(full)
+		full := api.Qualify(tenant, name)
+		cutTenant, cutName := api.CutTenant(full)
 		require.Equal(t, []string{tenant, name}, []string{cutTenant, cutName})
 		is(full, "chosen", tenant, name)
 
@@ -79,39 +79,39 @@ func TestIDsNeverCollide(t *testing.T) {
 		keyed := contract.KeyedTaskID(tenant, "c", key)
 		is(keyed, "key", tenant, key)
 		for _, made := range []string{firing, keyed} {
-			_, chosen := fleet.CutTenant(made)
-			require.Error(t, fleet.ValidateTaskID(chosen), "no client can choose it")
+			_, chosen := api.CutTenant(made)
+			require.Error(t, api.ValidateTaskID(chosen), "no client can choose it")
 		}
 	}
 	require.Greater(t, len(makers), 3_000)
 	for _, bad := range []string{"", ":", ":x", "a:", "a:b:c", "@", "x@", "@x", "x@y@z", "a:@x", "A:x", "a:X", "a/b",
 		"a~b", strings.Repeat("x", 64)} {
-		require.False(t, fleet.IsTaskID(bad), bad)
-		require.False(t, fleet.IsScheduleName(bad), bad)
+		require.False(t, api.IsTaskID(bad), bad)
+		require.False(t, api.IsScheduleName(bad), bad)
 	}
-	require.False(t, fleet.IsScheduleName("nightly@20261121t030000z"))
-	longest := fleet.Qualify(strings.Repeat("t", fleet.MaxIDLength), strings.Repeat("n", fleet.MaxScheduleName))
-	require.True(t, fleet.IsScheduleName(longest))
-	require.True(t, fleet.IsTaskID(contract.FiringTaskID(longest, time.Now())), "the ids of its tasks fit")
+	require.False(t, api.IsScheduleName("nightly@20261121t030000z"))
+	longest := api.Qualify(strings.Repeat("t", api.MaxIDLength), strings.Repeat("n", api.MaxScheduleName))
+	require.True(t, api.IsScheduleName(longest))
+	require.True(t, api.IsTaskID(contract.FiringTaskID(longest, time.Now())), "the ids of its tasks fit")
 	require.Len(t, contract.FiringTaskID(longest, time.Now()), 127, "what the API's paths take")
 }
 
 func TestTaskQuery(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 3, 0, 0, 500, time.FixedZone("", 3600))
-	for want, filter := range map[string]fleet.TaskFilter{
+	for want, filter := range map[string]api.TaskFilter{
 		`WorkflowType = 'Task'`: {},
 		`WorkflowType = 'Task' AND MainstayCluster = 'c' AND MainstayTaskType = 't' AND MainstayTenant = 'acme' AND MainstayAgent = 'a'`: {Cluster: "c", Type: "t", Tenant: "acme", Agent: "a"},
 		`WorkflowType = 'Task' AND MainstayLabels = 'a=it%27s' AND MainstayLabels = 'b=%5C'`:                                             {Labels: map[string]string{"b": `\`, "a": "it's"}},
 		`WorkflowType = 'Task' AND StartTime >= '2026-11-21T02:00:00.0000005Z' AND StartTime < '2026-11-21T02:00:00.0000005Z'`:           {SubmittedAfter: at, SubmittedBefore: at},
-		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'`:               {Status: fleet.TaskDeadLetter},
+		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'`:               {Status: api.TaskDeadLetter},
 		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'unhandled' AND 'unhandled'`:                   {Status: contract.TaskUnhandled},
-		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND (MainstayStatus IS NULL OR MainstayStatus = 'unhandled')`:             {Status: fleet.TaskQueued},
-		`WorkflowType = 'Task' AND (ExecutionStatus = 'Canceled' OR ExecutionStatus = 'Terminated')`:                                     {Status: fleet.TaskCancelled},
+		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND (MainstayStatus IS NULL OR MainstayStatus = 'unhandled')`:             {Status: api.TaskQueued},
+		`WorkflowType = 'Task' AND (ExecutionStatus = 'Canceled' OR ExecutionStatus = 'Terminated')`:                                     {Status: api.TaskCancelled},
 	} {
 		require.Equal(t, want, contract.TaskQuery(&filter))
 	}
-	retry := contract.BulkSpec{Action: fleet.BulkRetry, Filter: fleet.TaskFilter{Cluster: "c"}}
+	retry := contract.BulkSpec{Action: api.BulkRetry, Filter: api.TaskFilter{Cluster: "c"}}
 	require.Equal(t, `WorkflowType = 'Task' AND MainstayCluster = 'c' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter' AND ExecutionStatus = 'Running'`, retry.Query(),
 		"a retry asks for dead letters only")
 }
@@ -120,19 +120,19 @@ func TestBulkCounts(t *testing.T) {
 	t.Parallel()
 	var all, page contract.BulkCounts
 	for i := range 30 {
-		page.Count(fleet.BulkExample{TaskID: "s", Outcome: fleet.BulkTaskSkipped, Reason: "has ended"})
-		page.Count(fleet.BulkExample{TaskID: "d", Outcome: fleet.BulkTaskDone})
-		page.Count(fleet.BulkExample{TaskID: "no match"})
+		page.Count(api.BulkExample{TaskID: "s", Outcome: api.BulkTaskSkipped, Reason: "has ended"})
+		page.Count(api.BulkExample{TaskID: "d", Outcome: api.BulkTaskDone})
+		page.Count(api.BulkExample{TaskID: "no match"})
 		if i < 2 {
-			page.Count(fleet.BulkExample{TaskID: "f", Outcome: fleet.BulkTaskFailed, Reason: "no such task"})
+			page.Count(api.BulkExample{TaskID: "f", Outcome: api.BulkTaskFailed, Reason: "no such task"})
 		}
 	}
 	all.Add(page)
 	all.Add(page)
 	require.Equal(t, []int{124, 60, 60, 4}, []int{all.Matched, all.Done, all.Skipped, all.Failed})
-	kept := map[fleet.BulkOutcome]int{}
+	kept := map[api.BulkOutcome]int{}
 	for _, e := range all.Examples {
 		kept[e.Outcome]++
 	}
-	require.Equal(t, map[fleet.BulkOutcome]int{fleet.BulkTaskSkipped: 20, fleet.BulkTaskFailed: 4}, kept)
+	require.Equal(t, map[api.BulkOutcome]int{api.BulkTaskSkipped: 20, api.BulkTaskFailed: 4}, kept)
 }

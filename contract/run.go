@@ -7,7 +7,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
@@ -20,7 +20,7 @@ const RunWorkflow = "Run"
 type RunInput struct {
 	Plan   job.Plan        `json:"plan"`
 	Inputs json.RawMessage `json:"inputs,omitempty"`
-	Origin job.Origin      `json:"origin"`
+	Origin api.RunOrigin   `json:"origin"`
 	// StartAt is when the run begins; zero: at once.
 	StartAt time.Time `json:"start_at,omitzero"`
 	// Done is the ledger of a run that this one repeats: what it has of steps that are through is taken over.
@@ -32,7 +32,7 @@ type RunInput struct {
 // StartOfRun makes the start of a run; weight is its tenant's in the cluster, 0 if it has none.
 func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 	p := &in.Plan
-	_, name := fleet.CutTenant(p.Job)
+	_, name := api.CutTenant(p.Job)
 	attributes := []temporal.SearchAttributeUpdate{AttrCluster.ValueSet(p.Cluster), AttrJob.ValueSet(name)}
 	if p.Tenant != "" {
 		attributes = append(attributes, AttrTenant.ValueSet(p.Tenant))
@@ -44,7 +44,7 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 		}
 	}
 	if len(terms) > 0 {
-		attributes = append(attributes, AttrLabels.ValueSet(fleet.SortedSet(terms)))
+		attributes = append(attributes, AttrLabels.ValueSet(api.SortedSet(terms)))
 	}
 	return TaskStart{
 		WorkflowID: RunWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...),
@@ -56,7 +56,7 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 
 // lanesOfStep are the lanes of agents and of capabilities in which work of a step waits, unless an expression decides.
 func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
-	tasks := []*fleet.TaskSpec{s.Task}
+	tasks := []*api.TaskSpec{s.Task}
 	if s.Check != nil {
 		tasks = append(tasks, s.Check.Task)
 	}
@@ -66,7 +66,7 @@ func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
 	for _, t := range tasks {
 		switch {
 		case t == nil:
-		case fleet.ValidateID("agent", t.Agent) == nil:
+		case api.ValidateID("agent", t.Agent) == nil:
 			lanes = append(lanes, fleet.AgentLane(t.Agent))
 		default:
 			for _, needs := range fleet.LaneNeedsOf(t, false) {
@@ -81,30 +81,30 @@ func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
 
 // StatusTerm is the term of a visibility query for the runs, or the arrays, with a status; empty for any. Both have the
 // same words, and mark their workflows alike.
-func StatusTerm[S job.RunStatus | array.ArrayStatus](status S) string {
+func StatusTerm[S api.RunStatus | api.ArrayStatus](status S) string {
 	open, marked := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), AttrStatus.GetName()
-	switch job.RunStatus(status) {
+	switch api.RunStatus(status) {
 	case "":
 		return ""
-	case job.RunRunning:
+	case api.RunRunning:
 		return open + " AND " + marked + " IS NULL"
-	case job.RunCompleted:
+	case api.RunCompleted:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + marked + " IS NULL"
-	case job.RunPartial:
+	case api.RunPartial:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + Equals(marked, string(status))
-	case job.RunFailed:
+	case api.RunFailed:
 		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " OR " +
 			ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + ")"
-	case job.RunCancelled:
-		return statusTerm(fleet.TaskCancelled)
-	case job.RunBlocked:
+	case api.RunCancelled:
+		return statusTerm(api.TaskCancelled)
+	case api.RunBlocked:
 		return open + " AND " + marked + " IN (" + Quoted(string(status)) + ", " + Quoted(string(RunWaiting)) + ")"
 	}
 	return open + " AND " + Equals(marked, string(status))
 }
 
 // RunWaiting is the mark of a blocked run that needs no person: it waits for its time, or for another run of its job.
-const RunWaiting job.RunStatus = "waiting"
+const RunWaiting api.RunStatus = "waiting"
 
 // UndecidedRuns is the visibility query for the runs that wait for a person, in one cluster or, if it is empty, in all.
 func UndecidedRuns(cluster string) string { return undecided(RunWorkflow, cluster) }
@@ -113,7 +113,7 @@ func UndecidedRuns(cluster string) string { return undecided(RunWorkflow, cluste
 func UndecidedArrays(cluster string) string { return undecided(ArrayWorkflow, cluster) }
 
 func undecided(workflow, cluster string) string {
-	query := Equals("WorkflowType", workflow) + " AND " + openWithMark(string(job.RunBlocked))
+	query := Equals("WorkflowType", workflow) + " AND " + openWithMark(string(api.RunBlocked))
 	if cluster != "" {
 		query += " AND " + Equals(AttrCluster.GetName(), cluster)
 	}
@@ -166,14 +166,14 @@ type RunRequest struct {
 // PauseRunRequest pauses a run.
 type PauseRunRequest struct {
 	RunRequest
-	Mode job.PauseMode `json:"mode"`
+	Mode api.PauseMode `json:"mode"`
 }
 
 // StepRequest is what a person decides about a step.
 type StepRequest struct {
 	RunRequest
 	Step   string          `json:"step"`
-	Action job.StepAction  `json:"action"`
+	Action api.StepAction  `json:"action"`
 	Output json.RawMessage `json:"output,omitempty"` // with complete
 	// Attempt takes, with complete, a result that the step's check did not accept.
 	Attempt int `json:"attempt,omitempty"`
@@ -185,7 +185,7 @@ type EvaluateInput struct {
 	Run    string          `json:"run"`
 	Plan   *job.Plan       `json:"plan"`
 	Inputs json.RawMessage `json:"inputs,omitempty"`
-	Steps  []job.Entry     `json:"steps"`
+	Steps  []api.StepEntry `json:"steps"`
 	Ended  []EndedStep     `json:"ended,omitempty"`
 	Begin  []string        `json:"begin,omitempty"`
 	// Key is the expression of the job's concurrency.
@@ -230,7 +230,7 @@ type Evaluated struct {
 	Key     string       `json:"key,omitempty"`
 	// Defaults are what the tasks of the run's cluster have that leave it out. Absent: they are not known, or the
 	// cluster has shards.
-	Defaults *fleet.TaskDefaults `json:"defaults,omitempty"`
+	Defaults *api.TaskDefaults `json:"defaults,omitempty"`
 	// Types are those of the cluster, when there are Defaults.
 	Types fleet.LaneTypes `json:"types,omitzero"`
 }
@@ -296,7 +296,7 @@ type StepOutput struct {
 
 // StepCall is a call of a tool, with its task.
 type StepCall struct {
-	mesh.ToolCall
+	api.ToolCall
 	PlacedTask
 	Refused string `json:"refused,omitempty"` // why it is not made
 }
@@ -314,6 +314,6 @@ type BegunStep struct {
 
 // PlacedTask is a task with its lane.
 type PlacedTask struct {
-	Spec fleet.TaskSpec `json:"spec"`
-	Lane string         `json:"lane"`
+	Spec api.TaskSpec `json:"spec"`
+	Lane string       `json:"lane"`
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -62,8 +63,8 @@ const (
 func SpawnerQueue(name string) string { return "spawner/" + name }
 
 // SpawnersQueue is the task queue of all spawners of a platform.
-func SpawnersQueue(platform fleet.Platform) string {
-	if platform == fleet.PlatformProcess {
+func SpawnersQueue(platform api.Platform) string {
+	if platform == api.PlatformProcess {
 		return "spawner"
 	}
 	return "spawners/" + string(platform)
@@ -89,9 +90,9 @@ type ScalingInput struct {
 	Number   int64                 `json:"number"`
 	Decision fleet.ScalingDecision `json:"decision"`
 	// Starts are the ids of the agents to start; Stops are the agents to stop.
-	Starts []string          `json:"starts,omitempty"`
-	Stops  []StopAgent       `json:"stops,omitempty"`
-	Spawn  fleet.SpawnPolicy `json:"spawn"`
+	Starts []string        `json:"starts,omitempty"`
+	Stops  []StopAgent     `json:"stops,omitempty"`
+	Spawn  api.SpawnPolicy `json:"spawn"`
 }
 
 // StopAgent is an agent to be stopped by the spawner that started it.
@@ -101,7 +102,7 @@ type StopAgent struct {
 }
 
 // ScalingQuery answers while an action runs and after; the workflow also returns the record.
-var ScalingQuery = Query[fleet.ScalingRecord]{"record"}
+var ScalingQuery = Query[api.ScalingRecord]{"record"}
 
 // ScalingWorkflowID is the id of the workflow of an action.
 func ScalingWorkflowID(cluster string, number int64) string {
@@ -113,7 +114,7 @@ func ScalingOfWorkflowID(id string) (cluster string, number int64, ok bool) {
 	rest, ok := strings.CutPrefix(id, "scaling/")
 	cluster, text, both := strings.Cut(rest, "/")
 	number, err := strconv.ParseInt(text, 10, 64)
-	return cluster, number, ok && both && err == nil && number > 0 && fleet.ValidateID("cluster", cluster) == nil
+	return cluster, number, ok && both && err == nil && number > 0 && api.ValidateID("cluster", cluster) == nil
 }
 
 // ScalingID names an action in the REST API: "<cluster>:<number>".
@@ -125,7 +126,7 @@ func ScalingID(cluster string, number int64) string {
 func ParseScalingID(id string) (cluster string, number int64, ok bool) {
 	cluster, text, both := strings.Cut(id, ":")
 	number, err := strconv.ParseInt(text, 10, 64)
-	return cluster, number, both && err == nil && number > 0 && fleet.ValidateID("cluster", cluster) == nil
+	return cluster, number, both && err == nil && number > 0 && api.ValidateID("cluster", cluster) == nil
 }
 
 // ScaleRequest asks a cluster to decide about the number of its agents.
@@ -160,8 +161,8 @@ type SpawnerStarts struct {
 
 // SpawnerInfo is a spawner as it describes itself.
 type SpawnerInfo struct {
-	Name     string         `json:"name"`
-	Platform fleet.Platform `json:"platform"`
+	Name     string       `json:"name"`
+	Platform api.Platform `json:"platform"`
 	// Problem is why its platform does not answer; empty: it does.
 	Problem string `json:"problem,omitempty"`
 	// Agents is how many run; MaxAgents bounds them, 0: nothing does.
@@ -171,7 +172,7 @@ type SpawnerInfo struct {
 	CPUs        int   `json:"cpus,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// Ended are the newest ends of agents that nobody asked to end, newest first.
-	Ended []fleet.SpawnEnd `json:"ended,omitempty"`
+	Ended []api.SpawnEnd `json:"ended,omitempty"`
 }
 
 // Refuses is why it can start no agent now; empty: it can.
@@ -193,9 +194,9 @@ type TerminateInput struct {
 
 // AwaitJoinedInput is the input of AwaitJoinedActivity.
 type AwaitJoinedInput struct {
-	Cluster string         `json:"cluster"`
-	Agents  []string       `json:"agents"`
-	Timeout fleet.Duration `json:"timeout"`
+	Cluster string       `json:"cluster"`
+	Agents  []string     `json:"agents"`
+	Timeout api.Duration `json:"timeout"`
 }
 
 // AwaitJoinedResult lists the agents that are online, and when each was seen.

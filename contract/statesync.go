@@ -3,6 +3,7 @@ package contract
 import (
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -11,7 +12,7 @@ const StateSyncWorkflow = "StateSync"
 
 var (
 	// SyncQuery answers while a state sync runs and after.
-	SyncQuery = Query[fleet.SyncReport]{"report"}
+	SyncQuery = Query[api.SyncReport]{"report"}
 	// StatesSignal tells a cluster what the states of one hub's agents are.
 	StatesSignal = Signal[StatesChanged]{"states"}
 )
@@ -51,16 +52,16 @@ type StatesChanged struct {
 
 // SyncMembersResult lists a cluster's members.
 type SyncMembersResult struct {
-	Mode    fleet.ReplicationMode `json:"mode"`
-	Leader  string                `json:"leader,omitempty"`
-	Members []SyncMember          `json:"members"`
+	Mode    api.ReplicationMode `json:"mode"`
+	Leader  string              `json:"leader,omitempty"`
+	Members []SyncMember        `json:"members"`
 }
 
 // SyncMember is one of them.
 type SyncMember struct {
-	AgentID string     `json:"agent_id"`
-	Role    fleet.Role `json:"role"`
-	Hub     string     `json:"hub,omitempty"` // empty: it is not connected
+	AgentID string   `json:"agent_id"`
+	Role    api.Role `json:"role"`
+	Hub     string   `json:"hub,omitempty"` // empty: it is not connected
 }
 
 // ReadStatesInput says whose states.
@@ -74,8 +75,8 @@ type ReadStatesInput struct {
 
 // AgentState is what a hub knows of one agent's state.
 type AgentState struct {
-	AgentID string              `json:"agent_id"`
-	State   *fleet.StateSummary `json:"state,omitempty"` // nil: it keeps none
+	AgentID string            `json:"agent_id"`
+	State   *api.StateSummary `json:"state,omitempty"` // nil: it keeps none
 	// Silent says that it did not answer in time.
 	Silent bool `json:"silent,omitempty"`
 }
@@ -88,8 +89,8 @@ type ReadStatesResult struct {
 
 // CompareStatesInput says what all should have.
 type CompareStatesInput struct {
-	Cluster string            `json:"cluster"`
-	Want    []fleet.StateLine `json:"want,omitempty"`
+	Cluster string          `json:"cluster"`
+	Want    []api.StateLine `json:"want,omitempty"`
 }
 
 // CompareStatesResult is what the hub's agents lack.
@@ -97,8 +98,8 @@ type CompareStatesResult struct {
 	// Lagging are the agents that lack something; Behind counts what, task states left out.
 	Lagging []AgentLag `json:"lagging,omitempty"`
 	// Missing and Extra are what at least one of them lacks, or has too much.
-	Missing []fleet.StateRef `json:"missing,omitempty"`
-	Extra   []fleet.StateRef `json:"extra,omitempty"`
+	Missing []api.StateRef `json:"missing,omitempty"`
+	Extra   []api.StateRef `json:"extra,omitempty"`
 }
 
 // AgentLag is how far one agent is behind.
@@ -109,22 +110,22 @@ type AgentLag struct {
 
 // ReadEntriesInput names entries that an agent has.
 type ReadEntriesInput struct {
-	AgentID string           `json:"agent_id"`
-	Refs    []fleet.StateRef `json:"refs"`
+	AgentID string         `json:"agent_id"`
+	Refs    []api.StateRef `json:"refs"`
 }
 
 // ReadEntriesResult has those of them that the agent has.
 type ReadEntriesResult struct {
-	Entries []fleet.StateEntry `json:"entries,omitempty"`
-	Silent  bool               `json:"silent,omitempty"`
+	Entries []api.StateEntry `json:"entries,omitempty"`
+	Silent  bool             `json:"silent,omitempty"`
 }
 
 // ApplyStateInput is what agents are handed.
 type ApplyStateInput struct {
-	Cluster string             `json:"cluster"`
-	Agents  []string           `json:"agents"`
-	Entries []fleet.StateEntry `json:"entries,omitempty"`
-	Forget  []fleet.StateRef   `json:"forget,omitempty"`
+	Cluster string           `json:"cluster"`
+	Agents  []string         `json:"agents"`
+	Entries []api.StateEntry `json:"entries,omitempty"`
+	Forget  []api.StateRef   `json:"forget,omitempty"`
 }
 
 // ApplyStateResult says which agents did not take it, with why.

@@ -7,20 +7,21 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // TaskInput starts a Task workflow.
 type TaskInput struct {
-	TaskID string         `json:"task_id"`
-	Spec   fleet.TaskSpec `json:"spec"`
-	Lane   string         `json:"lane"`
+	TaskID string       `json:"task_id"`
+	Spec   api.TaskSpec `json:"spec"`
+	Lane   string       `json:"lane"`
 	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
-	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
+	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
 	// By is who submitted the task; empty: a schedule, or anybody while security is off.
 	By string `json:"by,omitempty"`
 	// Instance says that the task is an instance of a job, which learns of the task's end.
-	Instance *fleet.InstanceOf `json:"instance,omitempty"`
+	Instance *api.InstanceOf `json:"instance,omitempty"`
 	// Event is the event from outside that started the task, and is told if it dies.
 	Event string `json:"event,omitempty"`
 	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
@@ -37,14 +38,14 @@ type TaskInput struct {
 
 // TaskCarried is a Task workflow's state over continue-as-new.
 type TaskCarried struct {
-	Attempts   []fleet.Attempt `json:"attempts,omitempty"`
+	Attempts   []api.Attempt   `json:"attempts,omitempty"`
 	Deliveries int             `json:"deliveries"`
 	Tally      fleet.Tally     `json:"tally"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 	// CheckpointDigest is what the agent that made the checkpoint said of it.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// Priority is what a person has set since the submission; zero: the spec's.
-	Priority fleet.Priority `json:"priority,omitempty"`
+	Priority api.Priority `json:"priority,omitempty"`
 	// WaitingSince is when the task was to start, or an agent last had it; expires_in counts from it.
 	WaitingSince time.Time `json:"waiting_since"`
 	// Tried is how many attempts agents have had.
@@ -65,27 +66,27 @@ type TaskCarried struct {
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.
 type TaskState struct {
-	Status   fleet.TaskStatus `json:"status"`
-	Why      string           `json:"why,omitempty"`
-	Attempts []fleet.Attempt  `json:"attempts,omitempty"`
-	Tried    int              `json:"tried,omitempty"`
-	Result   json.RawMessage  `json:"result,omitempty"`
+	Status   api.TaskStatus  `json:"status"`
+	Why      string          `json:"why,omitempty"`
+	Attempts []api.Attempt   `json:"attempts,omitempty"`
+	Tried    int             `json:"tried,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
 	// ResultAttempt is the number of the attempt that the result is of; zero: of none.
 	ResultAttempt int `json:"result_attempt,omitempty"`
 	// Late is the result that an agent brought after the task had gone to review; nil: none, or it is decided.
-	Late        *fleet.LateResult `json:"late_result,omitempty"`
-	NextAttempt *time.Time        `json:"next_attempt_at,omitempty"`
+	Late        *api.LateResult `json:"late_result,omitempty"`
+	NextAttempt *time.Time      `json:"next_attempt_at,omitempty"`
 	// ExpiresAt is until when a task waits for an agent.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	// Priority is the one in force; zero: the default.
-	Priority fleet.Priority `json:"priority,omitempty"`
+	Priority api.Priority `json:"priority,omitempty"`
 	// DeadLetter is set while the task is a dead letter, and afterwards if it ended as one.
-	DeadLetter *fleet.DeadLetter `json:"dead_letter,omitempty"`
+	DeadLetter *api.DeadLetter `json:"dead_letter,omitempty"`
 	// Cancelling is set from when a cancellation was asked for until the task has ended.
 	Cancelling *CancelRequest `json:"cancelling,omitempty"`
 	// Recovery is the task's with its defaults, PolicyState what it has done; nil of a task with a retry policy.
-	Recovery    *fleet.Recovery    `json:"recovery,omitempty"`
-	PolicyState *fleet.PolicyState `json:"policy_state,omitempty"`
+	Recovery    *api.Recovery    `json:"recovery,omitempty"`
+	PolicyState *api.PolicyState `json:"policy_state,omitempty"`
 }
 
 // Done answers updates of tasks, arrays, runs and clusters. All that these have would stay in their history, and may be
@@ -149,37 +150,37 @@ type DiscardRequest struct {
 // ReprioritizeRequest changes the priority of what an open task has still to deliver.
 type ReprioritizeRequest struct {
 	ForTask
-	Priority fleet.Priority `json:"priority"`
-	Reason   string         `json:"reason,omitempty"`
+	Priority api.Priority `json:"priority"`
+	Reason   string       `json:"reason,omitempty"`
 }
 
 // ReprioritizeInput is the input of ReprioritizeActivity.
 type ReprioritizeInput struct {
-	WorkflowID string         `json:"workflow_id"`
-	RunID      string         `json:"run_id"`
-	ActivityID string         `json:"activity_id"`
-	Priority   fleet.Priority `json:"priority"`
+	WorkflowID string       `json:"workflow_id"`
+	RunID      string       `json:"run_id"`
+	ActivityID string       `json:"activity_id"`
+	Priority   api.Priority `json:"priority"`
 }
 
 // ReviewRequest is a person's decision about a task in review.
 type ReviewRequest struct {
 	ForTask
-	Decision fleet.ReviewDecision `json:"decision"`
-	Result   json.RawMessage      `json:"result,omitempty"`
-	Reason   string               `json:"reason,omitempty"`
+	Decision api.ReviewDecision `json:"decision"`
+	Result   json.RawMessage    `json:"result,omitempty"`
+	Reason   string             `json:"reason,omitempty"`
 }
 
 // LateResultRequest is the result of an attempt that Temporal no longer takes.
 type LateResultRequest struct {
 	ForTask
-	fleet.LateResult
+	api.LateResult
 }
 
 // RunTaskInput is the input of RunTaskActivity: all a hub needs to give the attempt to an agent.
 type RunTaskInput struct {
 	TaskID          string          `json:"task_id"`
 	Attempt         int             `json:"attempt"`
-	Spec            fleet.TaskSpec  `json:"spec"`
+	Spec            api.TaskSpec    `json:"spec"`
 	Checkpoint      json.RawMessage `json:"checkpoint,omitempty"`
 	TransferredFrom string          `json:"transferred_from,omitempty"`
 	// CheckpointDigest is what the checkpoint's maker said of it.
@@ -193,12 +194,12 @@ type RunTaskInput struct {
 	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
 	Tally fleet.Tally `json:"tally,omitzero"`
 	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
-	Elements []fleet.Element `json:"elements,omitempty"`
-	Element  *int            `json:"element,omitempty"`
+	Elements []api.Element `json:"elements,omitempty"`
+	Element  *int          `json:"element,omitempty"`
 	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
 	ResultLimit int `json:"result_limit,omitempty"`
 	// Instance says that the task is an instance of a job.
-	Instance *fleet.InstanceOf `json:"instance,omitempty"`
+	Instance *api.InstanceOf `json:"instance,omitempty"`
 	// IdempotencyKey and DeadlineAt are the TaskInput's.
 	IdempotencyKey string     `json:"idempotency_key,omitempty"`
 	DeadlineAt     *time.Time `json:"deadline_at,omitempty"`
@@ -214,18 +215,18 @@ func ElementLogLimit(resultLimit int) int { return min(resultLimit/4, LogLimit) 
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs
 // it is also the activity's heartbeat, so any observer of the workflow sees who runs it.
 type AttemptReport struct {
-	AgentID   string               `json:"agent_id,omitempty"`
-	Instance  string               `json:"instance_id,omitempty"`
-	Epoch     int64                `json:"epoch,omitempty"`
-	Hub       string               `json:"hub,omitempty"`
-	StartedAt *time.Time           `json:"started_at,omitempty"`
-	EndedAt   *time.Time           `json:"ended_at,omitempty"`
-	Outcome   fleet.AttemptOutcome `json:"outcome,omitempty"`
-	Output    json.RawMessage      `json:"output,omitempty"`
-	Reason    string               `json:"reason,omitempty"`
-	ErrorType string               `json:"error_type,omitempty"` // what kind of failure it was, if the handler named it
-	Final     bool                 `json:"final,omitempty"`      // a failure that must not be tried again
-	Progress  *fleet.Progress      `json:"progress,omitempty"`
+	AgentID   string             `json:"agent_id,omitempty"`
+	Instance  string             `json:"instance_id,omitempty"`
+	Epoch     int64              `json:"epoch,omitempty"`
+	Hub       string             `json:"hub,omitempty"`
+	StartedAt *time.Time         `json:"started_at,omitempty"`
+	EndedAt   *time.Time         `json:"ended_at,omitempty"`
+	Outcome   api.AttemptOutcome `json:"outcome,omitempty"`
+	Output    json.RawMessage    `json:"output,omitempty"`
+	Reason    string             `json:"reason,omitempty"`
+	ErrorType string             `json:"error_type,omitempty"` // what kind of failure it was, if the handler named it
+	Final     bool               `json:"final,omitempty"`      // a failure that must not be tried again
+	Progress  *api.Progress      `json:"progress,omitempty"`
 	// AliveAt is the last sign of life, and DeadlineAt until when it may run. Heartbeats alone have them.
 	AliveAt    *time.Time `json:"alive_at,omitempty"`
 	DeadlineAt *time.Time `json:"deadline_at,omitempty"`
@@ -238,7 +239,7 @@ type AttemptReport struct {
 	// kept.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
-	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
+	LeaseRemaining *api.Duration `json:"lease_remaining,omitempty"`
 	// Target is who should get the next attempt, by a failover by hand.
 	Target string `json:"target,omitempty"`
 	// Prefer is who should rather get it, by the cluster's strategy, after the loss of the agent.
@@ -253,18 +254,18 @@ type AttemptReport struct {
 	NotReceived bool `json:"not_received,omitempty"`
 	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from
 	// when one may.
-	Unhandled  bool           `json:"unhandled,omitempty"`
-	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
+	Unhandled  bool         `json:"unhandled,omitempty"`
+	RetryAfter api.Duration `json:"retry_after,omitempty"`
 	// Awaits: when its agent is out of touch, its hub waits for it for its disconnect grace.
 	Awaits bool `json:"awaits,omitempty"`
 	// Elements are the results of a bundle that completed.
-	Elements []fleet.ElementResult `json:"elements,omitempty"`
+	Elements []api.ElementResult `json:"elements,omitempty"`
 }
 
 // ProgressMark is progress with its time.
 type ProgressMark struct {
 	At time.Time `json:"at"`
-	fleet.Progress
+	api.Progress
 }
 
 // maxMarks bounds the marks of an attempt, and markedStep and markedMessage their texts in bytes. Each heartbeat has
@@ -272,8 +273,8 @@ type ProgressMark struct {
 const maxMarks, markedStep, markedMessage = 16, 64, 100
 
 // AddMark adds progress to an attempt's marks if it is the first of its step or quarter.
-func AddMark(marks []ProgressMark, p fleet.Progress, now time.Time) []ProgressMark {
-	p.Step, p.Message = fleet.Shorten(p.Step, markedStep), fleet.Shorten(p.Message, markedMessage)
+func AddMark(marks []ProgressMark, p api.Progress, now time.Time) []ProgressMark {
+	p.Step, p.Message = api.Shorten(p.Step, markedStep), api.Shorten(p.Message, markedMessage)
 	if n := len(marks); n == maxMarks || n > 0 && marks[n-1].Step == p.Step && marks[n-1].Percent/25 == p.Percent/25 {
 		return marks
 	}
@@ -281,8 +282,8 @@ func AddMark(marks []ProgressMark, p fleet.Progress, now time.Time) []ProgressMa
 }
 
 // Attempt is what a task keeps of the attempt.
-func (r *AttemptReport) Attempt(number int) fleet.Attempt {
-	return fleet.Attempt{
+func (r *AttemptReport) Attempt(number int) api.Attempt {
+	return api.Attempt{
 		Number: number, AgentID: r.AgentID, Instance: r.Instance, Epoch: r.Epoch, Hub: r.Hub,
 		StartedAt: r.StartedAt, EndedAt: r.EndedAt, Outcome: r.Outcome, Reason: r.Reason, ErrorType: r.ErrorType,
 		Progress: r.Progress,

@@ -7,12 +7,13 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and
 // retry_wait apart: what it finds for these must be described. Nor does it know causes.
-func TaskQuery(f *fleet.TaskFilter) string {
+func TaskQuery(f *api.TaskFilter) string {
 	terms := []string{Equals("WorkflowType", TaskWorkflow)}
 	for _, filter := range []struct{ attribute, value string }{
 		{AttrCluster.GetName(), f.Cluster},
@@ -35,7 +36,7 @@ func TaskQuery(f *fleet.TaskFilter) string {
 	}
 	status := f.Status
 	if f.Cause != "" {
-		status = fleet.TaskDeadLetter
+		status = api.TaskDeadLetter
 	}
 	if status != "" {
 		terms = append(terms, statusTerm(status))
@@ -47,7 +48,7 @@ func TaskQuery(f *fleet.TaskFilter) string {
 func WithStatus(statuses ...string) string {
 	terms := make([]string, len(statuses))
 	for i, status := range statuses {
-		terms[i] = "(" + statusTerm(fleet.TaskStatus(status)) + ")"
+		terms[i] = "(" + statusTerm(api.TaskStatus(status)) + ")"
 	}
 	slices.Sort(terms)
 	return "(" + strings.Join(slices.Compact(terms), " OR ") + ")"
@@ -66,7 +67,7 @@ func WithIDPrefix(prefix string) string {
 // DeliveringQuery is the visibility query for what may have attempts under way in a cluster: open tasks that wait for
 // no person, open runs of jobs, and open arrays.
 func DeliveringQuery(cluster string) string {
-	return "(" + TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskRunning}) + " OR " +
+	return "(" + TaskQuery(&api.TaskFilter{Cluster: cluster, Status: api.TaskRunning}) + " OR " +
 		"(" + Equals("WorkflowType", RunWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " + Equals(AttrCluster.GetName(), cluster) + " AND " +
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + ")"
 }
@@ -81,7 +82,7 @@ func PinnedQuery(agent string) string {
 }
 
 // OpenTaskQuery is TaskQuery for the tasks that have not ended.
-func OpenTaskQuery(f *fleet.TaskFilter) string {
+func OpenTaskQuery(f *api.TaskFilter) string {
 	return TaskQuery(f) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 }
 
@@ -111,7 +112,7 @@ func laneUser(lane string) string {
 
 // LaneTasksQuery is the visibility query for the open tasks that may wait in a lane: those that wait for no person.
 func LaneTasksQuery(cluster, lane string) string {
-	query := TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued})
+	query := TaskQuery(&api.TaskFilter{Cluster: cluster, Status: api.TaskQueued})
 	if agent, pinned := fleet.AgentOfLane(lane); pinned {
 		return query + " AND " + Equals(AttrAgent.GetName(), agent)
 	} else if fleet.IsOpened(lane) {
@@ -131,29 +132,29 @@ func LaneStepsQuery(cluster, lane string) string {
 }
 
 // TaskWaiting is a status for filters only: queued or retry_wait.
-const TaskWaiting fleet.TaskStatus = "waiting"
+const TaskWaiting api.TaskStatus = "waiting"
 
 // TaskUnhandled is a mark and a status for filters only: the task was offered, and no agent there could run it. It
 // stays until an agent has had the task, so what has it is queued, running or in retry_wait.
-const TaskUnhandled fleet.TaskStatus = "unhandled"
+const TaskUnhandled api.TaskStatus = "unhandled"
 
-func statusTerm(status fleet.TaskStatus) string {
+func statusTerm(status api.TaskStatus) string {
 	marked := AttrStatus.GetName()
 	open := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	switch status {
-	case fleet.TaskReview, fleet.TaskDeadLetter, TaskUnhandled:
+	case api.TaskReview, api.TaskDeadLetter, TaskUnhandled:
 		return openWithMark(string(status))
-	case fleet.TaskCompleted:
+	case api.TaskCompleted:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
-	case fleet.TaskCancelled:
+	case api.TaskCancelled:
 		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) +
 			" OR " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
-	case fleet.TaskExpired:
+	case api.TaskExpired:
 		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) +
-			" OR " + Equals(marked, string(fleet.TaskExpired)) + ")"
-	case fleet.TaskFailed:
+			" OR " + Equals(marked, string(api.TaskExpired)) + ")"
+	case api.TaskFailed:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked +
-			" IS NULL OR " + Equals(marked, string(fleet.TaskFailed)) + ")"
+			" IS NULL OR " + Equals(marked, string(api.TaskFailed)) + ")"
 	}
 	return open + " AND (" + marked + " IS NULL OR " + Equals(marked, string(TaskUnhandled)) + ")"
 }

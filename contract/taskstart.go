@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -20,7 +21,7 @@ type TaskStart struct {
 }
 
 // StartOf makes the start of a task; weight is its tenant's in the cluster, 0 if it has none.
-func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
+func StartOf(id string, spec *api.TaskSpec, weight float64) TaskStart {
 	attributes := []temporal.SearchAttributeUpdate{AttrCluster.ValueSet(spec.Cluster), AttrTaskType.ValueSet(spec.Type)}
 	if spec.Agent != "" {
 		attributes = append(attributes, AttrAgent.ValueSet(spec.Agent))
@@ -47,7 +48,7 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	if !spec.Place.IsZero() {
 		memo[MemoPlace] = spec.Place
 	}
-	if safety := spec.Safety(); safety != fleet.Idempotent {
+	if safety := spec.Safety(); safety != api.Idempotent {
 		memo[MemoSafety] = safety
 	}
 	if !spec.StartAt.IsZero() {
@@ -57,9 +58,9 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	case !spec.ExpiresAt.IsZero():
 		memo[MemoExpiresAt] = spec.ExpiresAt
 	case spec.KeepRunning:
-		memo[MemoExpiresIn] = fleet.Duration(0)
-	case spec.Expiration() != fleet.DefaultExpiration:
-		memo[MemoExpiresIn] = fleet.Duration(spec.Expiration())
+		memo[MemoExpiresIn] = api.Duration(0)
+	case spec.Expiration() != api.DefaultExpiration:
+		memo[MemoExpiresIn] = api.Duration(spec.Expiration())
 	}
 	return TaskStart{
 		WorkflowID: TaskWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...), Memo: memo,

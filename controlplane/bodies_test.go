@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
@@ -41,7 +41,7 @@ func TestEveryArrayOfARequestIsBounded(t *testing.T) {
 			arrays++
 			most := 10_000
 			if at == "POST /api/v1/agents/arrays body.items" {
-				most = fleet.MaxElements // raw JSON, bounded by the body
+				most = api.MaxElements // raw JSON, bounded by the body
 			}
 			if schema.MaxItems == nil || *schema.MaxItems > most {
 				t.Errorf("%s has no maxItems of at most %d", at, most)

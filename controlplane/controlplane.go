@@ -26,7 +26,6 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/connlimit"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
@@ -103,7 +102,7 @@ type Options struct {
 	HubID     string
 	Key       []byte
 	Hub       hub.Config
-	Clusters  []fleet.ClusterConfig
+	Clusters  []api.ClusterConfig
 	Mesh      config.Mesh
 	Listener  net.Listener
 	spawner   *SpawnerOptions // nil without the role

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
@@ -53,7 +54,7 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	for _, r := range routes {
 		require.True(t, r.Policy.Declared(), "%s %s has no policy: nobody could use it while security is on", r.Method,
 			r.Path)
-		if r.Policy.Role() == access.Viewer {
+		if r.Policy.Role() == api.RoleViewer {
 			require.Equal(t, "GET", r.Method, "%s changes something, and a viewer may do it", r.Path)
 		}
 		if r.Operation != "" {
@@ -138,14 +139,14 @@ func testTokens() (tokens map[string]string, gate *guard.Gate) {
 	tokens = map[string]string{"nobody": "", "wrong": "wrong", "registered agent": "sealed-by-a-hub"}
 	var records []access.Record
 	for i, name := range []string{"viewer", "operator", "admin", "acme's viewer", "acme's operator", "joining agent"} {
-		record := access.Record{Kind: access.APIToken}
+		record := access.Record{Kind: api.TokenAPI}
 		switch {
 		case name == "joining agent":
-			record.Kind = access.JoinToken
+			record.Kind = api.TokenJoin
 		case strings.HasPrefix(name, "acme's "):
-			record.Tenant, record.Role = "acme", access.Role(strings.TrimPrefix(name, "acme's "))
+			record.Tenant, record.Role = "acme", api.AccessRole(strings.TrimPrefix(name, "acme's "))
 		default:
-			record.Role = access.Role(name)
+			record.Role = api.AccessRole(name)
 		}
 		token, minted := access.Mint(record.Kind, [access.RandomBytes]byte{byte(i + 1)})
 		record.ID, record.Hash = minted.ID, minted.Hash

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/guard"
@@ -199,7 +200,7 @@ func (f *SecurityFlags) checkServing(s config.Security, r roles, t FirstTokens, 
 	}
 	adminCertificate := false
 	for _, c := range s.Certificates {
-		adminCertificate = adminCertificate || c.Role == string(access.Admin)
+		adminCertificate = adminCertificate || c.Role == string(api.RoleAdmin)
 	}
 	if r.gateway && t.Admin == "" && !(adminCertificate && s.TLSClientCA != "") {
 		return errNoAdmin()
@@ -234,7 +235,7 @@ func NewGate(
 	}
 	certificates := make([]guard.Certificate, len(s.Certificates))
 	for i, c := range s.Certificates {
-		certificates[i] = guard.Certificate{Subject: c.Subject, Role: access.Role(c.Role), Tenant: c.Tenant,
+		certificates[i] = guard.Certificate{Subject: c.Subject, Role: api.AccessRole(c.Role), Tenant: c.Tenant,
 			Joins: c.Join, Cluster: c.Cluster}
 	}
 	return guard.New(guard.Options{

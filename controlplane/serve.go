@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
@@ -229,9 +229,9 @@ func HubConfig(c *config.Config) hub.Config {
 func serveHubID(flag string, c *config.Config) (string, error) {
 	switch {
 	case flag != "":
-		return flag, app.WithExit(app.ExitUsage, fleet.ValidateID("--hub-id", flag))
+		return flag, app.WithExit(app.ExitUsage, api.ValidateID("--hub-id", flag))
 	case c.Hub.ID != "":
 		return c.Hub.ID, nil
 	}
-	return app.Slug(app.HostName(), fleet.MaxIDLength), nil
+	return app.Slug(app.HostName(), api.MaxIDLength), nil
 }

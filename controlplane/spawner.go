@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
@@ -121,15 +122,15 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 		Slots: s.Slots, StopGrace: s.StopGrace.Std()}}
 	o.Name = cmp.Or(o.Name, s.Name)
 	if o.Name == "" {
-		o.Name = app.Slug(app.HostName(), fleet.MaxIDLength)
+		o.Name = app.Slug(app.HostName(), api.MaxIDLength)
 	}
-	if err := fleet.ValidateID("--spawner-name", o.Name); err != nil {
+	if err := api.ValidateID("--spawner-name", o.Name); err != nil {
 		return nil, app.WithExit(app.ExitUsage, err)
 	}
-	local := s.Platform == fleet.PlatformProcess
+	local := s.Platform == api.PlatformProcess
 	switch {
 	case len(o.HubURLs) > 0:
-	case r.hub && (local || s.Platform == fleet.PlatformDocker && s.Docker.Network == "host"):
+	case r.hub && (local || s.Platform == api.PlatformDocker && s.Docker.Network == "host"):
 		o.HubURLs = []string{LocalURL(listener)}
 	default:
 		return nil, app.UsageError(
@@ -137,7 +138,7 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	}
 	o.usePlatform(s)
 	agent := []string{""} // what the image runs
-	if s.Platform == fleet.PlatformEC2 {
+	if s.Platform == api.PlatformEC2 {
 		agent = []string{"mainstay-agent"} // in the image's PATH
 	}
 	if local {
@@ -168,26 +169,26 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 // usePlatform has the agents run where the configuration says.
 func (o *SpawnerOptions) usePlatform(s *config.Spawner) {
 	switch s.Platform {
-	case fleet.PlatformDocker:
+	case api.PlatformDocker:
 		c := &s.Docker
 		o.Image = c.Image
 		o.New = Containers(docker.Options{Engine: c.Engine, CA: c.TLSCA, Cert: c.TLSCert, Key: c.TLSKey,
 			Network: c.Network})
-	case fleet.PlatformKubernetes:
+	case api.PlatformKubernetes:
 		c := &s.Kubernetes
 		o.Image = c.Image
 		o.New = func(o spawner.Options) (Platform, error) {
 			return kubernetes.New(kubernetes.Options{Options: o, Kubeconfig: c.Kubeconfig, Context: c.Context,
 				Namespace: c.Namespace, ServiceAccount: c.ServiceAccount, PodTemplate: c.PodTemplate})
 		}
-	case fleet.PlatformCoolify:
+	case api.PlatformCoolify:
 		c := &s.Coolify
 		o.Image = c.Image
 		o.New = func(o spawner.Options) (Platform, error) {
 			return coolify.New(coolify.Options{Options: o, URL: c.URL, TokenFile: c.TokenFile, Server: c.Server,
 				Project: c.Project, EnvironmentName: c.Environment, Destination: c.Destination})
 		}
-	case fleet.PlatformEC2:
+	case api.PlatformEC2:
 		c := &s.EC2
 		o.Image = c.Image
 		o.New = func(o spawner.Options) (Platform, error) {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // demoSlots is how many tasks each agent of the demo runs at a time.
@@ -135,7 +135,7 @@ func showFailover(ctx context.Context, a *app.App, path string, agents int, keep
 
 // start runs a `dev` beside any other, and returns when its agents are online.
 func start(ctx context.Context, a *app.App, o dev.Options) (*dev.Run, error) {
-	fmt.Fprintf(a.Storyteller(), "Starting Temporal, the control plane and %s…\n", fleet.Count(o.Agents, "agent"))
+	fmt.Fprintf(a.Storyteller(), "Starting Temporal, the control plane and %s…\n", api.Count(o.Agents, "agent"))
 	d, err := dev.Start(ctx, a, o)
 	if err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
 }
 
 func (r *demoReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s with %s (%s) in %s: %.0f a second\n\n", fleet.Count(r.Elements, "element"),
-		fleet.Count(r.Files, "file"), app.ByteCount(r.Bytes), r.Took, r.PerSecond)
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s: %.0f a second\n\n", api.Count(r.Elements, "element"),
+		api.Count(r.Files, "file"), app.ByteCount(r.Bytes), r.Took, r.PerSecond)
 	t := app.NewTable(w, "AGENT", "ELEMENTS", "FILES", "BYTES")
 	for _, s := range r.Agents {
 		t.Row(s.Agent, strconv.Itoa(s.Elements), strconv.Itoa(s.Files), app.ByteCount(s.Bytes))

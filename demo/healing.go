@@ -17,7 +17,6 @@ import (
 	"mainstay.dev/mainstay/cli/healing"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -57,9 +56,9 @@ type demoStep struct {
 
 // healingDemoReport is what came of it.
 type healingDemoReport struct {
-	Steps   []demoStep            `json:"steps"`
-	Actions []fleet.HealingRecord `json:"actions"`
-	UIURL   string                `json:"ui_url,omitempty"`
+	Steps   []demoStep          `json:"steps"`
+	Actions []api.HealingRecord `json:"actions"`
+	UIURL   string              `json:"ui_url,omitempty"`
 }
 
 func showHealing(ctx context.Context, a *app.App, keep bool) error {
@@ -72,8 +71,8 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	o := dev.Aside(healingDemoAgents, demoSlots)
 	o.HealthFiles, o.QuietAgents = health, true
 	o.Clusters[0].DesiredAgents = healingDemoAgents
-	o.Clusters[0].SelfHealing = fleet.HealingPolicy{
-		Patience: fleet.Duration(3 * time.Second), CycleInterval: fleet.Duration(healingDemoCycle),
+	o.Clusters[0].SelfHealing = api.HealingPolicy{
+		Patience: api.Duration(3 * time.Second), CycleInterval: api.Duration(healingDemoCycle),
 	}
 	d, err := start(ctx, a, o)
 	if err != nil {
@@ -81,7 +80,7 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	}
 	defer d.Stop()
 	looks := &activities.Control{Client: d.Client, Namespace: d.Temporal.Namespace()}
-	if err := looks.TuneHealing(ctx, fleet.Duration(healingDemoCycle)); err != nil {
+	if err := looks.TuneHealing(ctx, api.Duration(healingDemoCycle)); err != nil {
 		return err
 	}
 	server, err := d.Connect("")
@@ -91,7 +90,7 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	demo := &healingDemo{storyline: storyline{story: story, begun: time.Now()}, dev: d, client: server,
 		seen: slices.Clone(d.IDs)}
 	// Not before: it would start agents in place of those that had not come yet.
-	scaling := client.Settings{"scaling": map[string]any{"mode": fleet.ScalingManual}}
+	scaling := client.Settings{"scaling": map[string]any{"mode": api.ScalingManual}}
 	if _, err := server.Clusters.Update(ctx, dev.Cluster, scaling, ""); err != nil {
 		return err
 	}
@@ -155,7 +154,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 
 func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
-		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: dev.Cluster,
+		request := api.TaskRequest{TaskSpec: api.TaskSpec{Type: "exec", Cluster: dev.Cluster,
 			Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
 		if _, err := h.client.Tasks.Submit(ctx, &request); err != nil {
 			return err
@@ -186,14 +185,14 @@ func (h *healingDemo) await(ctx context.Context, what string, look func(context.
 	}
 }
 
-func (h *healingDemo) agents(ctx context.Context, status fleet.AgentStatus) ([]api.Agent, error) {
+func (h *healingDemo) agents(ctx context.Context, status api.AgentStatus) ([]api.Agent, error) {
 	return h.client.Agents.List(client.AgentQuery{Cluster: dev.Cluster, Status: status}).Take(ctx, 0)
 }
 
 // busy waits for an agent of ours that works.
 func (h *healingDemo) busy(ctx context.Context) (agent api.Agent, err error) {
 	err = h.await(ctx, "the begin of the tasks", func(ctx context.Context) (bool, error) {
-		agents, err := h.agents(ctx, fleet.AgentOnline)
+		agents, err := h.agents(ctx, api.AgentOnline)
 		i := slices.IndexFunc(agents, func(g api.Agent) bool { return g.Running != nil && *g.Running > 0 })
 		if i >= 0 {
 			agent = agents[i]
@@ -221,7 +220,7 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 			noticed = true
 			h.tell("noticed: "+agent.ID+" is given up", record.Reason)
 		}
-		if err != nil || record.Status == fleet.FailoverRunning {
+		if err != nil || record.Status == api.FailoverRunning {
 			return false, err
 		}
 		to := make([]string, 0, len(record.Transfers))
@@ -229,7 +228,7 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 			to = append(to, t.To)
 		}
 		slices.Sort(to)
-		h.tell(fmt.Sprintf("failed over: %s moved to %s", fleet.Count(record.TasksTransferred, "task"),
+		h.tell(fmt.Sprintf("failed over: %s moved to %s", api.Count(record.TasksTransferred, "task"),
 			strings.Join(slices.Compact(to), " and ")), "")
 		return true, nil
 	})
@@ -239,7 +238,7 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 func (h *healingDemo) replaced(ctx context.Context, gone ...string) (online []api.Agent, err error) {
 	err = h.await(ctx, "the replacement of "+gone[len(gone)-1], func(ctx context.Context) (bool, error) {
 		var err error
-		online, err = h.agents(ctx, fleet.AgentOnline)
+		online, err = h.agents(ctx, api.AgentOnline)
 		return len(online) >= healingDemoAgents, err
 	})
 	if err != nil {
@@ -263,10 +262,10 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 		return fmt.Errorf("write the health file of %s: %w", agent, err)
 	}
 	h.tell(agent+" is degraded", "it reports health 0.45, \"disk errors\"; it lives and works")
-	told := map[fleet.HealingStatus]bool{}
+	told := map[api.HealingOutcome]bool{}
 	return h.await(ctx, "the drain of "+agent, func(ctx context.Context) (bool, error) {
 		records, err := h.client.Healing.Actions(client.HealingQuery{Cluster: dev.Cluster, Agent: agent,
-			Type: fleet.HealDrain}).Take(ctx, 10)
+			Type: api.HealDrain}).Take(ctx, 10)
 		for i := range records {
 			r := &records[i]
 			if told[r.Status] {
@@ -274,15 +273,15 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 			}
 			told[r.Status] = true
 			switch r.Status {
-			case fleet.HealingRunning:
+			case api.HealingRunning:
 				h.tell("noticed: healing drains "+agent, r.Reason)
 				if err := h.letFinish(ctx, agent); err != nil {
 					return false, err
 				}
-			case fleet.HealingSucceeded:
+			case api.HealingSucceeded:
 				h.tell("drained: "+agent, r.Outcome)
 				return true, nil
-			case fleet.HealingFailed:
+			case api.HealingFailed:
 				return false, fmt.Errorf("healing could not drain %s: %s", agent, r.Outcome)
 			}
 		}
@@ -293,7 +292,7 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 // letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to
 // wait.
 func (h *healingDemo) letFinish(ctx context.Context, agent string) error {
-	tasks, err := h.client.Tasks.List(client.TaskQuery{Cluster: dev.Cluster, Status: fleet.TaskRunning}).Take(ctx, 0)
+	tasks, err := h.client.Tasks.List(client.TaskQuery{Cluster: dev.Cluster, Status: api.TaskRunning}).Take(ctx, 0)
 	if err != nil {
 		return err
 	}

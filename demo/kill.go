@@ -12,7 +12,6 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -65,7 +64,7 @@ func busiest(agents []api.Agent) *api.Agent {
 		if agents[i].Running != nil {
 			running = *agents[i].Running
 		}
-		if agents[i].Status == fleet.AgentOnline && running > most {
+		if agents[i].Status == api.AgentOnline && running > most {
 			best, most = &agents[i], running
 		}
 	}
@@ -118,7 +117,7 @@ func (k *demoKill) follow(ctx context.Context, c *client.Client) error {
 }
 
 // await waits until the failover is on record, with what moved.
-func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.FailoverRecord, error) {
+func (k *demoKill) await(ctx context.Context, c *client.Client) (*api.FailoverRecord, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, noticeLimit,
 		fmt.Errorf("no failover of %s is on record %s after it was killed", k.Agent, noticeLimit))
 	defer cancel()
@@ -136,7 +135,7 @@ func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.Failover
 }
 
 // take is what the record tells.
-func (k *demoKill) take(record *fleet.FailoverRecord) {
+func (k *demoKill) take(record *api.FailoverRecord) {
 	k.Reason, k.Noticed, k.Lost = record.Reason, k.after(record.NoticedAt), record.Tasks
 	if record.CompletedAt != nil {
 		k.Moved = k.after(*record.CompletedAt)
@@ -161,6 +160,6 @@ func (k *demoKill) write(w io.Writer, total int) error {
 		return t.Flush()
 	}
 	row(k.Moved, "moved", fmt.Sprintf("%s under way on %s: their elements go to the others, in smaller bundles",
-		fleet.Count(k.Lost, "bundle"), k.Agent))
+		api.Count(k.Lost, "bundle"), k.Agent))
 	return t.Flush()
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func TestBusiest(t *testing.T) {
 	t.Parallel()
-	agent := func(id string, status fleet.AgentStatus, running int) api.Agent {
+	agent := func(id string, status api.AgentStatus, running int) api.Agent {
 		a := api.Agent{ID: id, Status: status}
 		if running >= 0 {
 			a.Running = &running
@@ -21,10 +20,10 @@ func TestBusiest(t *testing.T) {
 		return a
 	}
 	require.Nil(t, busiest(nil))
-	require.Nil(t, busiest([]api.Agent{agent("a", fleet.AgentOffline, 4)}))
-	require.Equal(t, "a", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1)}).ID)
-	require.Equal(t, "c", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1), agent("b", fleet.AgentOffline, 4),
-		agent("c", fleet.AgentOnline, 2), agent("d", fleet.AgentOnline, 2)}).ID)
+	require.Nil(t, busiest([]api.Agent{agent("a", api.AgentOffline, 4)}))
+	require.Equal(t, "a", busiest([]api.Agent{agent("a", api.AgentOnline, -1)}).ID)
+	require.Equal(t, "c", busiest([]api.Agent{agent("a", api.AgentOnline, -1), agent("b", api.AgentOffline, 4),
+		agent("c", api.AgentOnline, 2), agent("d", api.AgentOnline, 2)}).ID)
 }
 
 func TestDemoKillTimeline(t *testing.T) {
@@ -49,7 +48,7 @@ func TestDemoKillTimeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := &demoKill{Agent: "agent-1", PID: 7, At: killed, Done: 4}
-			k.take(&fleet.FailoverRecord{Reason: "its connection closed", NoticedAt: killed.Add(1010 * time.Millisecond),
+			k.take(&api.FailoverRecord{Reason: "its connection closed", NoticedAt: killed.Add(1010 * time.Millisecond),
 				CompletedAt: &moved, Tasks: c.bundles})
 			var out bytes.Buffer
 			require.NoError(t, k.write(&out, 10))

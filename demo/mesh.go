@@ -21,9 +21,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
-	"mainstay.dev/mainstay/mesh"
 )
 
 const (
@@ -183,11 +181,11 @@ func (m *meshDemo) run(ctx context.Context) (tokens int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if second.Status != job.RunBlocked {
+	if second.Status != api.RunBlocked {
 		return 0, fmt.Errorf("the run of T-2 is %s: %s", second.Status, second.Why)
 	}
 	m.tell("T-2 waits for a person", second.Entry("assess").Why)
-	_, err = m.client.Runs.Step(ctx, second.ID, "assess", job.CompleteStep,
+	_, err = m.client.Runs.Step(ctx, second.ID, "assess", api.CompleteStep,
 		api.StepRequest{Output: json.RawMessage(`{"severity": 3}`), Reason: "it is odd, no more"})
 	if err != nil {
 		return 0, err
@@ -214,9 +212,9 @@ func (m *meshDemo) send(ctx context.Context, ticket, text string) (*api.Run, err
 	var known *api.Inbound
 	err = app.Await(ctx, meshLimit, func() (bool, error) {
 		known, err = m.client.Inbound.Get(ctx, sent.ID)
-		return err == nil && known.Status == mesh.Dispatched, err
+		return err == nil && known.Status == api.InboundDispatched, err
 	})
-	if err != nil || known.Status != mesh.Dispatched {
+	if err != nil || known.Status != api.InboundDispatched {
 		return nil, errors.Join(err, fmt.Errorf("event %s was not dispatched", ticket))
 	}
 	m.tell("An event comes in: "+ticket+", "+text, "it starts run "+known.Dispatches[0].ID)
@@ -227,7 +225,7 @@ func (m *meshDemo) send(ctx context.Context, ticket, text string) (*api.Run, err
 	assess := run.Entry("assess")
 	for i := range assess.Attempts {
 		a := &assess.Attempts[i]
-		if a.Route == nil || a.Outcome != fleet.AttemptCompleted {
+		if a.Route == nil || a.Outcome != api.AttemptCompleted {
 			m.tell(fmt.Sprintf("%s: call %d fails, and the next route is tried", ticket, a.Number), a.Reason)
 			continue
 		}
@@ -242,7 +240,7 @@ func (m *meshDemo) send(ctx context.Context, ticket, text string) (*api.Run, err
 
 // filed tells that the tool was called, if it was.
 func (m *meshDemo) filed(ticket string, run *api.Run) {
-	if e := run.Entry("file"); e.Status == job.StepCompleted {
+	if e := run.Entry("file"); e.Status == api.StepCompleted {
 		m.tell(ticket+": the tool open_ticket is called, at most once", "by an agent that keeps its server open")
 	}
 }
@@ -250,7 +248,7 @@ func (m *meshDemo) filed(ticket string, run *api.Run) {
 // await returns a run that has ended or needs a person.
 func (m *meshDemo) await(ctx context.Context, id string) (*api.Run, error) {
 	run, err := m.client.Runs.Get(ctx, id, meshLimit)
-	if err == nil && run.Status != job.RunCompleted && run.Status != job.RunBlocked {
+	if err == nil && run.Status != api.RunCompleted && run.Status != api.RunBlocked {
 		err = app.WithExit(app.ExitIncomplete, fmt.Errorf("run %s is %s: %s", id, run.Status, run.Why))
 	}
 	return run, err

@@ -48,8 +48,8 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %s with %s for %s of %s in %s\n", fleet.Count(len(ids), "array"),
-		fleet.Count(len(groups), "element"), fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
+	fmt.Fprintf(r.story, "Submitted %s with %s for %s of %s in %s\n", api.Count(len(ids), "array"),
+		api.Count(len(groups), "element"), api.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
 	if rounds > 1 {
 		fmt.Fprintf(r.story,
 			"The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
@@ -81,7 +81,7 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 
 // submit hands in an element for each group of files, in as few arrays as their payloads allow.
 func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) (ids []string, err error) {
-	request := api.ArrayRequest{TaskSpec: fleet.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster},
+	request := api.ArrayRequest{TaskSpec: api.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster},
 		MaxParallel: min(max(1, len(groups)/16), array.DefaultParallel)} // so that also a few elements have a middle
 	bytes := 0
 	send := func() error {
@@ -127,8 +127,8 @@ func (r *demoRun) await(ctx context.Context, ids []string, total int) (killed *d
 					return nil, err
 				}
 			}
-			ended = one.Status == array.ArrayCompleted
-			if !ended && (one.Status.Final() || one.Status == array.ArrayBlocked) {
+			ended = one.Status == api.ArrayCompleted
+			if !ended && (one.Status.Final() || one.Status == api.ArrayBlocked) {
 				return nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("array %s is %s: %s", id, one.Status, one.Why))
 			}
 		}

@@ -24,10 +24,10 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 	specs := scheduler.NewSpecBuilder(limit, limit)
 	long := strings.Repeat("0,", 80) + "30 3 * * 5-7"
 	schedules := []api.ScheduleTimes{
-		{Interval: fleet.Duration(time.Hour)},
-		{Interval: fleet.Duration(time.Hour), Offset: fleet.Duration(time.Minute), StartAt: &start},
-		{Interval: fleet.Duration(time.Hour), StartAt: &start, EndAt: &end},
-		{Interval: fleet.Duration(7 * time.Second), StartAt: new(now.Add(time.Millisecond))},
+		{Interval: api.Duration(time.Hour)},
+		{Interval: api.Duration(time.Hour), Offset: api.Duration(time.Minute), StartAt: &start},
+		{Interval: api.Duration(time.Hour), StartAt: &start, EndAt: &end},
+		{Interval: api.Duration(7 * time.Second), StartAt: new(now.Add(time.Millisecond))},
 	}
 	for _, zone := range []string{"", "UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/Havana",
 		"America/St_Johns", "America/Santiago", "Africa/Cairo", "Africa/Casablanca", "Asia/Beirut", "Asia/Kolkata",
@@ -42,7 +42,7 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 		api.ScheduleTimes{Cron: "0 3 * * 7", TimeZone: "Europe/Berlin", StartAt: new(now.AddDate(5, 0, 0))})
 	for _, s := range schedules {
 		what := strings.Join([]string{s.Cron, s.TimeZone, s.Interval.String()}, " ")
-		require.NoError(t, api.PlanOf(&s).Validate(now), what)
+		require.NoError(t, fleet.PlanOf(&s).Validate(now), what)
 		spec := store.ScheduleSpec(&s, now)
 		require.Less(t, proto.Size(spec), 16<<10, what)
 		clean := proto.CloneOf(spec)
@@ -50,18 +50,18 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 		require.True(t, proto.Equal(spec, clean), "%s: Temporal gives it back as it was", what)
 		read := store.TimesOf(spec)
 		if s.Interval != 0 {
-			s.Offset = fleet.Duration(api.PlanOf(&s).Phase())
+			s.Offset = api.Duration(fleet.PlanOf(&s).Phase())
 		}
 		if s.StartAt != nil {
-			s.StartAt = new(api.PlanOf(&s).Begin())
+			s.StartAt = new(fleet.PlanOf(&s).Begin())
 		}
 		require.Equal(t, s, read, what)
 
 		compiled, err := specs.NewCompiledSpec(spec)
 		require.NoError(t, err, what)
-		want, at := api.PlanOf(&s).Next(now, 500), now
+		want, at := fleet.PlanOf(&s).Next(now, 500), now
 		for i, next := range want {
-			if i > 0 && next.Year() > max(now.Year(), api.PlanOf(&s).StartAt.Year())+1 {
+			if i > 0 && next.Year() > max(now.Year(), fleet.PlanOf(&s).StartAt.Year())+1 {
 				break // what RenewSchedules tells it in time
 			}
 			told, err := compiled.GetNextTime("", at)
@@ -75,11 +75,11 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 			require.True(t, told.Nominal.IsZero(), what)
 		}
 		// A schedule without a next time ends.
-		last := time.Date(max(now.Year(), api.PlanOf(&s).StartAt.Year()), 12, 31, 23, 59, 59, 0, time.UTC)
+		last := time.Date(max(now.Year(), fleet.PlanOf(&s).StartAt.Year()), 12, 31, 23, 59, 59, 0, time.UTC)
 		if s.EndAt == nil {
 			told, err := compiled.GetNextTime("", last)
 			require.NoError(t, err)
-			require.Equal(t, api.PlanOf(&s).Next(last, 1)[0], told.Nominal, what)
+			require.Equal(t, fleet.PlanOf(&s).Next(last, 1)[0], told.Nominal, what)
 		}
 	}
 }

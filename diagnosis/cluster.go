@@ -6,14 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // Unanswered is the problem of a cluster for which no worker answers.
-func Unanswered(cluster string) Problem {
-	return Problem{
-		Severity: SeverityCritical,
-		Kind:     KindUnanswered,
+func Unanswered(cluster string) api.Problem {
+	return api.Problem{
+		Severity: api.SeverityCritical,
+		Kind:     api.ProblemUnanswered,
 		Cluster:  cluster,
 		What:     "no worker answers for cluster " + cluster,
 		Why:      "how it stands is not known, and nothing in it is decided until one does",
@@ -22,9 +23,9 @@ func Unanswered(cluster string) Problem {
 }
 
 // OfCluster returns the problems of a cluster's members, roles, brake and pauses.
-func OfCluster(c *fleet.Cluster, now time.Time) []Problem {
-	var problems []Problem
-	add := func(p Problem, found bool) {
+func OfCluster(c *fleet.Cluster, now time.Time) []api.Problem {
+	var problems []api.Problem
+	add := func(p api.Problem, found bool) {
 		if found {
 			p.Cluster = c.Config.Name
 			problems = append(problems, p)
@@ -43,9 +44,9 @@ func OfCluster(c *fleet.Cluster, now time.Time) []Problem {
 	}
 	for i := range c.Pauses {
 		p := &c.Pauses[i]
-		add(Problem{
-			Severity: SeverityNotice,
-			Kind:     KindPaused,
+		add(api.Problem{
+			Severity: api.SeverityNotice,
+			Kind:     api.ProblemPaused,
 			Lane:     p.Lane,
 			Since:    since(p.Since),
 			What:     pausedPart(c, p) + " is paused",
@@ -57,22 +58,22 @@ func OfCluster(c *fleet.Cluster, now time.Time) []Problem {
 }
 
 // SharedIDs are the problems of agent ids that more than one living process uses.
-func SharedIDs(c *fleet.Cluster, rivals []fleet.Rival) []Problem {
-	var problems []Problem
+func SharedIDs(c *fleet.Cluster, rivals []fleet.Rival) []api.Problem {
+	var problems []api.Problem
 	for i := range first(rivals, namedInProblem) {
 		r := &rivals[i]
 		has := "it has no process now"
-		if m := c.Member(r.AgentID); m != nil && m.Status == fleet.AgentOnline {
+		if m := c.Member(r.AgentID); m != nil && m.Status == api.AgentOnline {
 			has = "the process that has it: " + processAt(m.Host, m.PID, m.Address)
 		}
-		problems = append(problems, Problem{
-			Severity: SeverityWarning,
-			Kind:     KindSharedID,
+		problems = append(problems, api.Problem{
+			Severity: api.SeverityWarning,
+			Kind:     api.ProblemSharedID,
 			Cluster:  c.Config.Name,
 			Agents:   []string{r.AgentID},
 			Since:    since(r.Since),
 			What:     fmt.Sprintf("two processes use the agent id %s of cluster %s", r.AgentID, c.Config.Name),
-			Why:      fleet.Reasons(has, "the one that wants it: "+processAt(r.Host, r.PID, r.Address)),
+			Why:      api.Reasons(has, "the one that wants it: "+processAt(r.Host, r.PID, r.Address)),
 			Do: "Give each process an agent id of its own (--id), or stop one of them. Until then each takes the id from " +
 				"the other, less and less often, and the tasks of the one that loses it run again.",
 		})
@@ -100,13 +101,13 @@ const (
 )
 
 // flapping is about an agent that is lost and comes back again and again. A new process counts anew.
-func flapping(c *fleet.Cluster, m *fleet.Member, now time.Time) (Problem, bool) {
+func flapping(c *fleet.Cluster, m *fleet.Member, now time.Time) (api.Problem, bool) {
 	if m.Mistakes < flaps || now.Sub(m.StatusSince) >= steadyAfter || c.Cordons.Of(m.AgentID) != nil {
-		return Problem{}, false
+		return api.Problem{}, false
 	}
-	return Problem{
-		Severity: SeverityWarning,
-		Kind:     KindFlapping,
+	return api.Problem{
+		Severity: api.SeverityWarning,
+		Kind:     api.ProblemFlapping,
 		Agents:   []string{m.AgentID},
 		What: fmt.Sprintf("agent %s of cluster %s flaps: it was lost %d times and came back each time", m.AgentID,
 			c.Config.Name, m.Mistakes),
@@ -116,14 +117,14 @@ func flapping(c *fleet.Cluster, m *fleet.Member, now time.Time) (Problem, bool) 
 	}, true
 }
 
-func braked(c *fleet.Cluster, b *fleet.BrakeHold) Problem {
-	return Problem{
-		Severity: SeverityCritical,
-		Kind:     KindBrake,
+func braked(c *fleet.Cluster, b *fleet.BrakeHold) api.Problem {
+	return api.Problem{
+		Severity: api.SeverityCritical,
+		Kind:     api.ProblemBrake,
 		Count:    int64(b.Lost),
 		Since:    since(b.Since),
 		What: fmt.Sprintf("%s of cluster %s vanished at once: the brake holds their failovers back",
-			fleet.Count(b.Lost, "agent"), c.Config.Name),
+			api.Count(b.Lost, "agent"), c.Config.Name),
 		Why: "so many losses point to the network between them and " + b.Where(),
 		Do: "Repair the network and they are back at once. " +
 			"If they are really gone, release the brake: their work then moves.",
@@ -139,7 +140,7 @@ func pausedPart(c *fleet.Cluster, p *fleet.Pause) string {
 }
 
 // missingAgents is about agents that are lost or do not answer, and about too few of them.
-func missingAgents(c *fleet.Cluster) (Problem, bool) {
+func missingAgents(c *fleet.Cluster) (api.Problem, bool) {
 	var lost, suspect []*fleet.Member
 	var from time.Time
 	for i := range c.Members {
@@ -147,9 +148,9 @@ func missingAgents(c *fleet.Cluster) (Problem, bool) {
 		switch {
 		case c.Cordons.Of(m.AgentID) != nil:
 			continue
-		case m.Status == fleet.AgentOffline:
+		case m.Status == api.AgentOffline:
 			lost = append(lost, m)
-		case m.Status == fleet.AgentSuspect:
+		case m.Status == api.AgentSuspect:
 			suspect = append(suspect, m)
 		default:
 			continue
@@ -159,12 +160,12 @@ func missingAgents(c *fleet.Cluster) (Problem, bool) {
 		}
 	}
 	status, missing := c.Status(), slices.Concat(lost, suspect)
-	if status == fleet.ClusterHealthy && len(missing) == 0 {
-		return Problem{}, false
+	if status == api.ClusterHealthy && len(missing) == 0 {
+		return api.Problem{}, false
 	}
-	p := Problem{
-		Severity: SeverityWarning,
-		Kind:     KindAgents,
+	p := api.Problem{
+		Severity: api.SeverityWarning,
+		Kind:     api.ProblemAgents,
 		Agents:   idsOf(first(missing, namedInProblem)),
 		Count:    int64(len(missing)),
 		Since:    since(from),
@@ -172,22 +173,22 @@ func missingAgents(c *fleet.Cluster) (Problem, bool) {
 		Why:      whyMissing(lost, suspect),
 		Do:       whatToDoAboutMissing(c, len(lost), len(suspect)),
 	}
-	if status == fleet.ClusterCritical {
-		p.Severity = SeverityCritical
+	if status == api.ClusterCritical {
+		p.Severity = api.SeverityCritical
 	}
 	if c.Config.Scaling.On() && c.Scaling != nil && c.Scaling.Blocked != nil {
-		p.Why = fleet.Reasons(p.Why, "scaling cannot start agents: "+c.Scaling.Blocked.Reason)
+		p.Why = api.Reasons(p.Why, "scaling cannot start agents: "+c.Scaling.Blocked.Reason)
 	}
 	return p, true
 }
 
-func whatIsMissing(c *fleet.Cluster, status fleet.ClusterStatus, lost, suspect int) string {
+func whatIsMissing(c *fleet.Cluster, status api.ClusterStatus, lost, suspect int) string {
 	name, online := c.Config.Name, c.OnlineCount()
 	switch {
 	case online == 0:
 		return "cluster " + name + " has no online agent"
 	case online < c.Config.MinAgents:
-		return fmt.Sprintf("cluster %s has %s online; at least %d are needed", name, fleet.Count(online, "agent"),
+		return fmt.Sprintf("cluster %s has %s online; at least %d are needed", name, api.Count(online, "agent"),
 			c.Config.MinAgents)
 	case online < c.Config.DesiredAgents:
 		return fmt.Sprintf("cluster %s has %d of %d desired agents online", name, online, c.Config.DesiredAgents)
@@ -203,7 +204,7 @@ func whatIsMissing(c *fleet.Cluster, status fleet.ClusterStatus, lost, suspect i
 
 // agentsAre says of so many agents how they are, as in "2 agents of cluster web are lost".
 func agentsAre(n int, cluster, how string) string {
-	return fmt.Sprintf("%s of cluster %s %s %s", fleet.Count(n, "agent"), cluster, fleet.Plural(n, "is", "are"), how)
+	return fmt.Sprintf("%s of cluster %s %s %s", api.Count(n, "agent"), cluster, api.Plural(n, "is", "are"), how)
 }
 
 func whyMissing(lost, suspect []*fleet.Member) string {
@@ -217,7 +218,7 @@ func whyMissing(lost, suspect []*fleet.Member) string {
 		}
 		return text
 	}
-	return fleet.Reasons(reason(lost, "lost"), reason(suspect, "not answering"))
+	return api.Reasons(reason(lost, "lost"), reason(suspect, "not answering"))
 }
 
 func whatToDoAboutMissing(c *fleet.Cluster, lost, suspect int) string {
@@ -252,43 +253,43 @@ func idsOf(members []*fleet.Member) []string {
 
 // noAgentAtAll is about a cluster that needs a leader or owners of shards and has no agent, while its settings ask for
 // none. Its tasks wait until an agent comes.
-func noAgentAtAll(c *fleet.Cluster) (Problem, bool) {
-	if len(c.Members) > 0 || c.Status() != fleet.ClusterHealthy {
-		return Problem{}, false
+func noAgentAtAll(c *fleet.Cluster) (api.Problem, bool) {
+	if len(c.Members) > 0 || c.Status() != api.ClusterHealthy {
+		return api.Problem{}, false
 	}
-	p := Problem{Severity: SeverityWarning, Do: startAgents(c) +
+	p := api.Problem{Severity: api.SeverityWarning, Do: startAgents(c) +
 		"; or delete it: mainstay cluster delete " + c.Config.Name}
 	switch c.Config.ReplicationMode {
-	case fleet.ActivePassive:
-		p.Kind, p.What = KindNoLeader, "cluster "+c.Config.Name+" has no agent, and so no leader"
-	case fleet.Sharded:
-		p.Kind, p.What = KindNoOwner, "cluster "+c.Config.Name+" has no agent, and so no owner of its shards"
+	case api.ActivePassive:
+		p.Kind, p.What = api.ProblemNoLeader, "cluster "+c.Config.Name+" has no agent, and so no leader"
+	case api.Sharded:
+		p.Kind, p.What = api.ProblemNoOwner, "cluster "+c.Config.Name+" has no agent, and so no owner of its shards"
 	default:
-		return Problem{}, false
+		return api.Problem{}, false
 	}
 	return p, true
 }
 
 // noLeader is about a cluster that has online agents and no leader.
-func noLeader(c *fleet.Cluster, now time.Time) (Problem, bool) {
+func noLeader(c *fleet.Cluster, now time.Time) (api.Problem, bool) {
 	led := c.Leader != "" && !c.LeaderLost()
-	if c.Config.ReplicationMode != fleet.ActivePassive || led || c.OnlineCount() == 0 {
-		return Problem{}, false
+	if c.Config.ReplicationMode != api.ActivePassive || led || c.OnlineCount() == 0 {
+		return api.Problem{}, false
 	}
-	p := Problem{
-		Severity: SeverityCritical,
-		Kind:     KindNoLeader,
+	p := api.Problem{
+		Severity: api.SeverityCritical,
+		Kind:     api.ProblemNoLeader,
 		What:     "cluster " + c.Config.Name + " has no leader: nothing is taken from its lanes",
 	}
 	if c.LeaderFreeAt.After(now) {
-		p.Severity = SeverityWarning
+		p.Severity = api.SeverityWarning
 		p.Why = "the last leader's lease runs until " + clockTime(c.LeaderFreeAt) + "; the next one is elected then"
 	}
 	return p, true
 }
 
 // noOwner is about shards that no agent serves although there are online agents.
-func noOwner(c *fleet.Cluster) (Problem, bool) {
+func noOwner(c *fleet.Cluster) (api.Problem, bool) {
 	var without []string
 	for i := range c.Shards {
 		if c.Shards[i].Owner == "" {
@@ -296,29 +297,29 @@ func noOwner(c *fleet.Cluster) (Problem, bool) {
 		}
 	}
 	n := len(without)
-	if c.Config.ReplicationMode != fleet.Sharded || n == 0 || c.OnlineCount() == 0 {
-		return Problem{}, false
+	if c.Config.ReplicationMode != api.Sharded || n == 0 || c.OnlineCount() == 0 {
+		return api.Problem{}, false
 	}
-	return Problem{
-		Severity: SeverityCritical,
-		Kind:     KindNoOwner,
+	return api.Problem{
+		Severity: api.SeverityCritical,
+		Kind:     api.ProblemNoOwner,
 		Count:    int64(n),
-		What: fmt.Sprintf("%s of cluster %s %s no owner", fleet.Count(n, "shard"), c.Config.Name,
-			fleet.Plural(n, "has", "have")),
-		Why: fleet.Plural(n, "shard ", "shards ") + listOf(without, namedInProblem) +
+		What: fmt.Sprintf("%s of cluster %s %s no owner", api.Count(n, "shard"), c.Config.Name,
+			api.Plural(n, "has", "have")),
+		Why: api.Plural(n, "shard ", "shards ") + listOf(without, namedInProblem) +
 			": the last owner's lease must run out first",
 	}, true
 }
 
 // cordoned is about agents that a person or scaling keeps from being given work. Agents that healing took out of
 // service belong to the problems of their health.
-func cordoned(c *fleet.Cluster) (Problem, bool) {
+func cordoned(c *fleet.Cluster) (api.Problem, bool) {
 	byHealing := func(k fleet.Cordon) bool { return k.ByHealing(c.Config.Name) }
 	cordons := slices.DeleteFunc(slices.Clone(c.Cordons), byHealing)
 	if len(cordons) == 0 {
-		return Problem{}, false
+		return api.Problem{}, false
 	}
-	p := Problem{Severity: SeverityNotice, Kind: KindCordoned, Count: int64(len(cordons)),
+	p := api.Problem{Severity: api.SeverityNotice, Kind: api.ProblemCordoned, Count: int64(len(cordons)),
 		Since: since(cordons[0].Since)}
 	draining := 0
 	for i := range cordons {
@@ -329,7 +330,7 @@ func cordoned(c *fleet.Cluster) (Problem, bool) {
 		if len(p.Agents) < namedInProblem {
 			p.Agents = append(p.Agents, k.AgentID)
 		}
-		if k.Status == fleet.AgentDraining {
+		if k.Status == api.AgentDraining {
 			draining++
 		}
 	}

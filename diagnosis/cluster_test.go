@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -13,15 +14,15 @@ func TestOfCluster(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	now := since.Add(time.Minute)
-	member := func(id string, s fleet.AgentStatus, reason string) fleet.Member {
+	member := func(id string, s api.AgentStatus, reason string) fleet.Member {
 		return fleet.Member{AgentID: id, Status: s, StatusSince: since, StatusReason: reason,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2}, Epoch: 1}
+			AgentProfile: api.AgentProfile{MaxTasks: 2}, Epoch: 1}
 	}
-	online := func(id string) fleet.Member { return member(id, fleet.AgentOnline, "") }
-	lost := member("lost", fleet.AgentOffline, "its host is gone")
+	online := func(id string) fleet.Member { return member(id, api.AgentOnline, "") }
+	lost := member("lost", api.AgentOffline, "its host is gone")
 	type told struct {
-		severity        Severity
-		kind            Kind
+		severity        api.Severity
+		kind            api.ProblemKind
 		what, why, todo string
 	}
 	for name, c := range map[string]struct {
@@ -30,98 +31,98 @@ func TestOfCluster(t *testing.T) {
 	}{
 		"empty and wanted so": {},
 		"never had a leader": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}},
-			want: []told{{SeverityWarning, KindNoLeader, "cluster c has no agent, and so no leader", "",
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}},
+			want: []told{{api.SeverityWarning, api.ProblemNoLeader, "cluster c has no agent, and so no leader", "",
 				"mainstay cluster delete c"}},
 		},
 		"never had an owner": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 1},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 1},
 				Shards: []fleet.ShardOwner{{}}},
-			want: []told{{SeverityWarning, KindNoOwner, "cluster c has no agent, and so no owner", "",
+			want: []told{{api.SeverityWarning, api.ProblemNoOwner, "cluster c has no agent, and so no owner", "",
 				"mainstay agent run --cluster c"}},
 		},
 		"a leader wanted, and agents too": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, MinAgents: 1}},
-			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "",
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive, MinAgents: 1}},
+			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "",
 				"mainstay agent run --cluster c"}},
 		},
-		"as it should be": {cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1, DesiredAgents: 2},
+		"as it should be": {cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1, DesiredAgents: 2},
 			Members: []fleet.Member{online("a"), online("b")}}},
 		"one lost": {
 			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), lost}},
-			want: []told{{SeverityWarning, KindAgents, "1 agent of cluster c is lost", "lost lost: its host is gone",
+			want: []told{{api.SeverityWarning, api.ProblemAgents, "1 agent of cluster c is lost", "lost lost: its host is gone",
 				"Their work has moved"}},
 		},
 		"one flaps, and others have settled": {
 			cluster: fleet.Cluster{
 				Members: []fleet.Member{online("a"),
-					{AgentID: "f", Status: fleet.AgentOnline, StatusSince: since, Mistakes: 3},
-					{AgentID: "s", Status: fleet.AgentOnline, StatusSince: now.Add(-steadyAfter), Mistakes: 30},
-					{AgentID: "t", Status: fleet.AgentOnline, StatusSince: since, Mistakes: 2}},
+					{AgentID: "f", Status: api.AgentOnline, StatusSince: since, Mistakes: 3},
+					{AgentID: "s", Status: api.AgentOnline, StatusSince: now.Add(-steadyAfter), Mistakes: 30},
+					{AgentID: "t", Status: api.AgentOnline, StatusSince: since, Mistakes: 2}},
 			},
-			want: []told{{SeverityWarning, KindFlapping, "agent f of cluster c flaps: it was lost 3 times", "stalls",
+			want: []told{{api.SeverityWarning, api.ProblemFlapping, "agent f of cluster c flaps: it was lost 3 times", "stalls",
 				"mainstay agent maintenance f on"}},
 		},
 		"fewer than desired": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{DesiredAgents: 3},
-				Members: []fleet.Member{online("a"), member("s", fleet.AgentSuspect, "")}},
-			want: []told{{SeverityWarning, KindAgents, "cluster c has 1 of 3 desired agents online",
+			cluster: fleet.Cluster{Config: api.ClusterConfig{DesiredAgents: 3},
+				Members: []fleet.Member{online("a"), member("s", api.AgentSuspect, "")}},
+			want: []told{{api.SeverityWarning, api.ProblemAgents, "cluster c has 1 of 3 desired agents online",
 				"s not answering", ""}},
 		},
 		"fewer than needed": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 2},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 2},
 				Members: []fleet.Member{online("a"), lost}},
-			want: []told{{SeverityCritical, KindAgents, "cluster c has 1 agent online; at least 2 are needed",
+			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has 1 agent online; at least 2 are needed",
 				"lost", "Their work has moved"}},
 		},
 		"none": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1}},
-			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "",
+			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1}},
+			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "",
 				"mainstay agent run --cluster c"}},
 		},
 		"none, and scaling is at it": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1,
-				Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}}},
-			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "", "Scaling starts"}},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1,
+				Scaling: api.ScalingPolicy{Mode: api.ScalingManual}}},
+			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "", "Scaling starts"}},
 		},
 		"none, and scaling cannot help": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1,
-				Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}},
-				Scaling: &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no spawner"}}},
-			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent",
+			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1,
+				Scaling: api.ScalingPolicy{Mode: api.ScalingManual}},
+				Scaling: &fleet.ScalingState{Blocked: &api.ScalingBlocked{Reason: "no spawner"}}},
+			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent",
 				"scaling cannot start agents: no spawner", "mainstay agent run --cluster c"}},
 		},
 		"all lost": {
 			cluster: fleet.Cluster{Members: []fleet.Member{lost}},
-			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "lost",
+			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "lost",
 				"waits in its lanes"}},
 		},
 		"no leader": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
 				Members: []fleet.Member{online("a")}},
-			want: []told{{SeverityCritical, KindNoLeader, "cluster c has no leader", "", ""}},
+			want: []told{{api.SeverityCritical, api.ProblemNoLeader, "cluster c has no leader", "", ""}},
 		},
 		"no leader yet": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
 				Members: []fleet.Member{online("a")}, LeaderFreeAt: now.Add(time.Second)},
-			want: []told{{SeverityWarning, KindNoLeader, "cluster c has no leader", "2026-11-21T12:01:01Z", ""}},
+			want: []told{{api.SeverityWarning, api.ProblemNoLeader, "cluster c has no leader", "2026-11-21T12:01:01Z", ""}},
 		},
 		"a shard without owner": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 2},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 2},
 				Members: []fleet.Member{online("a")}, Shards: []fleet.ShardOwner{{Owner: "a", Epoch: 2}, {}}},
-			want: []told{{SeverityCritical, KindNoOwner, "1 shard of cluster c has no owner", "shard 1", ""}},
+			want: []told{{api.SeverityCritical, api.ProblemNoOwner, "1 shard of cluster c has no owner", "shard 1", ""}},
 		},
 		"braked, paused, drained": {
-			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), member("d", fleet.AgentDraining, "")},
+			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), member("d", api.AgentDraining, "")},
 				Brakes:  fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h", Since: since, Lost: 4}}},
 				Pauses:  []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}},
-				Cordons: []fleet.Cordon{{AgentID: "d", Status: fleet.AgentDraining, Since: since, Reason: "new disk"}}},
+				Cordons: []fleet.Cordon{{AgentID: "d", Status: api.AgentDraining, Since: since, Reason: "new disk"}}},
 			want: []told{
-				{SeverityCritical, KindBrake, "4 agents of cluster c vanished at once", "hub h", "release the brake"},
-				{SeverityWarning, KindAgents, "cluster c is degraded", "", ""},
-				{SeverityNotice, KindCordoned, "1 agent of cluster c is being drained", "new disk", ""},
-				{SeverityNotice, KindPaused, "cluster c is paused", "disks", "Resume it"},
-				{SeverityNotice, KindPaused, "lane cap/gpu of cluster c is paused", "", "Resume it"},
+				{api.SeverityCritical, api.ProblemBrake, "4 agents of cluster c vanished at once", "hub h", "release the brake"},
+				{api.SeverityWarning, api.ProblemAgents, "cluster c is degraded", "", ""},
+				{api.SeverityNotice, api.ProblemCordoned, "1 agent of cluster c is being drained", "new disk", ""},
+				{api.SeverityNotice, api.ProblemPaused, "cluster c is paused", "disks", "Resume it"},
+				{api.SeverityNotice, api.ProblemPaused, "lane cap/gpu of cluster c is paused", "", "Resume it"},
 			},
 		},
 	} {
@@ -149,8 +150,8 @@ func TestOfLane(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		lane     LaneFacts
-		severity Severity // empty: none
-		kind     Kind     // empty: not looked at
+		severity api.Severity    // empty: none
+		kind     api.ProblemKind // empty: not looked at
 		what     string
 		todo     string
 	}{
@@ -158,25 +159,25 @@ func TestOfLane(t *testing.T) {
 		"young":  {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork - time.Second, Agents: 1}},
 		"paused": {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: time.Hour, Paused: true}},
 		"old": {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},
-			severity: SeverityWarning, what: "9 tasks wait in lane default", todo: "more agents"},
-		"nobody": {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: SeverityWarning,
+			severity: api.SeverityWarning, what: "9 tasks wait in lane default", todo: "more agents"},
+		"nobody": {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: api.SeverityWarning,
 			what: "1 task waits in lane cap/arm+gpu of cluster c, which no online agent serves", todo: "arm, gpu"},
-		"nobody is large enough": {lane: LaneFacts{Lane: "fit/b6c11bc8bd78f8e1", Depth: 1}, severity: SeverityWarning,
+		"nobody is large enough": {lane: LaneFacts{Lane: "fit/b6c11bc8bd78f8e1", Depth: 1}, severity: api.SeverityWarning,
 			what: "which no online agent serves", todo: "ask for resources that no online agent has"},
-		"nobody handles its type": {lane: LaneFacts{Lane: "type/sing", Depth: 2, Needs: &fleet.LaneNeeds{Type: "sing"},
-			In: &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"},
-				Members: []fleet.Member{{AgentID: "a", Status: fleet.AgentOnline,
-					AgentProfile: fleet.AgentProfile{TaskTypes: []string{"build"}}}}}},
-			severity: SeverityWarning, kind: KindUnhandled, what: "2 tasks of type sing in cluster c: no agent handles it",
+		"nobody handles its type": {lane: LaneFacts{Lane: "type/sing", Depth: 2, Needs: &api.LaneNeeds{Type: "sing"},
+			In: &fleet.Cluster{Config: api.ClusterConfig{Name: "c"},
+				Members: []fleet.Member{{AgentID: "a", Status: api.AgentOnline,
+					AgentProfile: api.AgentProfile{TaskTypes: []string{"build"}}}}}},
+			severity: api.SeverityWarning, kind: api.ProblemUnhandled, what: "2 tasks of type sing in cluster c: no agent handles it",
 			todo: "Start an agent that handles it"},
-		"its agents are gone": {lane: LaneFacts{Lane: "type/sing", Depth: 1, Needs: &fleet.LaneNeeds{Type: "sing"},
-			In: &fleet.Cluster{}}, severity: SeverityWarning, kind: KindNotServed, what: "1 task waits in lane type/sing",
+		"its agents are gone": {lane: LaneFacts{Lane: "type/sing", Depth: 1, Needs: &api.LaneNeeds{Type: "sing"},
+			In: &fleet.Cluster{}}, severity: api.SeverityWarning, kind: api.ProblemNotServed, what: "1 task waits in lane type/sing",
 			todo: "Start an agent that handles type sing"},
-		"nobody at all": {lane: LaneFacts{Lane: "default", Depth: 1}, severity: SeverityCritical,
+		"nobody at all": {lane: LaneFacts{Lane: "default", Depth: 1}, severity: api.SeverityCritical,
 			what: "no online agent serves", todo: "Start an agent"},
 		"pinned and old": {lane: LaneFacts{Lane: "agent/a", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},
-			severity: SeverityWarning, what: "9 tasks wait in lane agent/a", todo: "give agent a more slots"},
-		"its agent is away": {lane: LaneFacts{Lane: "agent/a", Depth: 2}, severity: SeverityWarning,
+			severity: api.SeverityWarning, what: "9 tasks wait in lane agent/a", todo: "give agent a more slots"},
+		"its agent is away": {lane: LaneFacts{Lane: "agent/a", Depth: 2}, severity: api.SeverityWarning,
 			what: "2 tasks wait for agent a, which is not online", todo: "Start the agent again"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +194,7 @@ func TestOfLane(t *testing.T) {
 			if there && c.lane.Agents > 0 {
 				require.Equal(t, now.Add(-c.lane.Oldest), *got.Since)
 			}
-			require.Equal(t, there && c.lane.Agents == 0 && c.kind != KindUnhandled, got.Since == nil && got.Why != "")
+			require.Equal(t, there && c.lane.Agents == 0 && c.kind != api.ProblemUnhandled, got.Since == nil && got.Why != "")
 		})
 	}
 }
@@ -203,16 +204,16 @@ func TestOfFailover(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ended := func(ago time.Duration) *time.Time { at := now.Add(-ago); return &at }
 	for name, c := range map[string]struct {
-		record   fleet.FailoverRecord
-		severity Severity // empty: none
+		record   api.FailoverRecord
+		severity api.Severity // empty: none
 	}{
-		"under way": {record: fleet.FailoverRecord{Status: fleet.FailoverRunning}, severity: SeverityNotice},
-		"succeeded": {record: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, CompletedAt: ended(time.Second)}},
-		"no target": {record: fleet.FailoverRecord{Status: fleet.FailoverNoTarget, CompletedAt: ended(time.Minute)},
-			severity: SeverityWarning},
-		"failed": {record: fleet.FailoverRecord{Status: fleet.FailoverFailed, CompletedAt: ended(time.Minute)},
-			severity: SeverityWarning},
-		"failed old": {record: fleet.FailoverRecord{Status: fleet.FailoverFailed, CompletedAt: ended(2 * time.Hour)}},
+		"under way": {record: api.FailoverRecord{Status: api.FailoverRunning}, severity: api.SeverityNotice},
+		"succeeded": {record: api.FailoverRecord{Status: api.FailoverSucceeded, CompletedAt: ended(time.Second)}},
+		"no target": {record: api.FailoverRecord{Status: api.FailoverNoTarget, CompletedAt: ended(time.Minute)},
+			severity: api.SeverityWarning},
+		"failed": {record: api.FailoverRecord{Status: api.FailoverFailed, CompletedAt: ended(time.Minute)},
+			severity: api.SeverityWarning},
+		"failed old": {record: api.FailoverRecord{Status: api.FailoverFailed, CompletedAt: ended(2 * time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -28,17 +29,17 @@ func (r ScheduleRun) runs() bool { return !r.Missing && !r.Paused }
 
 // OfHealing is about agents of the clusters that are unhealthy for longer than healing needs, and about what keeps
 // healing from acting on them. It asks the same decision as a healing cycle does.
-func OfHealing(clusters []fleet.ClusterFacts, run ScheduleRun, now time.Time) []Problem {
-	var problems []Problem
+func OfHealing(clusters []fleet.ClusterFacts, run ScheduleRun, now time.Time) []api.Problem {
+	var problems []api.Problem
 	wanted, said := 0, false
 	for i := range clusters {
 		f := &clusters[i]
-		if f.Config.SelfHealing.WithDefaults().Mode != fleet.HealingOff {
+		if f.Config.SelfHealing.WithDefaults().Mode != api.HealingOff {
 			wanted++
 		}
 		unhealthy := unhealthyAgents(f, run, now)
-		said = said || slices.ContainsFunc(unhealthy, func(p Problem) bool {
-			return p.Kind == KindHealingPaused || p.Kind == KindHealing && run.Missing
+		said = said || slices.ContainsFunc(unhealthy, func(p api.Problem) bool {
+			return p.Kind == api.ProblemHealingPaused || p.Kind == api.ProblemHealing && run.Missing
 		})
 		problems = append(problems, unhealthy...)
 		if p, found := outByHealing(f, run, now); found {
@@ -48,16 +49,16 @@ func OfHealing(clusters []fleet.ClusterFacts, run ScheduleRun, now time.Time) []
 	if wanted == 0 || said || run.runs() {
 		return problems
 	}
-	p := Problem{
-		Severity: SeverityNotice,
-		Kind:     KindHealingPaused,
+	p := api.Problem{
+		Severity: api.SeverityNotice,
+		Kind:     api.ProblemHealingPaused,
 		Since:    since(run.Last),
 		What:     "healing is paused",
 		Why:      run.Note,
 		Do:       "Resume it when the reason is gone. Until then unhealthy agents keep their work.",
 	}
 	if run.Missing {
-		p.Severity, p.Kind, p.Why = SeverityWarning, KindHealing, ""
+		p.Severity, p.Kind, p.Why = api.SeverityWarning, api.ProblemHealing, ""
 		p.What = "healing does not run: its schedule is missing in Temporal"
 		p.Do = "A worker makes it when it starts: mainstay serve --roles worker."
 	}
@@ -66,27 +67,27 @@ func OfHealing(clusters []fleet.ClusterFacts, run ScheduleRun, now time.Time) []
 
 // unhealthyGroup are unhealthy agents of one cluster that get the same text.
 type unhealthyGroup struct {
-	kind      Kind
+	kind      api.ProblemKind
 	obstacle  string // what keeps healing from acting on them; empty: nothing does
 	why, todo string
-	found     []fleet.HealingDecision
+	found     []api.HealingDecision
 }
 
 // unhealthyAgents is about agents that are given work although they should not be. While the brake holds, its own
 // problem covers them.
-func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []Problem {
+func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []api.Problem {
 	c, interesting := fleet.ExamineForHealing(f, now)
 	if !interesting || c.Braked {
 		return nil
 	}
 	mode := c.Policy.Mode
 	// Ask for all that healing would do if it were on, apart from how often it may act.
-	c.Policy.Mode, c.Policy.MaxActions, c.Wanted = fleet.HealingOn, len(c.Agents)+1, 0
+	c.Policy.Mode, c.Policy.MaxActions, c.Wanted = api.HealingOn, len(c.Agents)+1, 0
 	patience := max(leastPatience, c.Policy.Patience.Std()+2*c.Policy.CycleInterval.Std())
 	var groups []unhealthyGroup
 	for _, d := range fleet.DecideHealing(&c, now) {
-		onAgent := d.Type == fleet.HealFailover || d.Type == fleet.HealDrain || d.Type == fleet.HealReduce
-		if !onAgent || d.Verdict == fleet.HealWait {
+		onAgent := d.Type == api.HealFailover || d.Type == api.HealDrain || d.Type == api.HealReduce
+		if !onAgent || d.Verdict == api.HealWait {
 			continue
 		}
 		g := groupOf(&d, mode, run)
@@ -102,7 +103,7 @@ func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []Pr
 		}
 		groups[same].found = append(groups[same].found, d)
 	}
-	problems := make([]Problem, 0, len(groups))
+	problems := make([]api.Problem, 0, len(groups))
 	for i := range groups {
 		problems = append(problems, groups[i].problem(f))
 	}
@@ -110,44 +111,44 @@ func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []Pr
 }
 
 // groupOf says why healing has not acted on an agent yet, given the cluster's mode and whether cycles run.
-func groupOf(d *fleet.HealingDecision, mode fleet.HealingMode, run ScheduleRun) unhealthyGroup {
+func groupOf(d *api.HealingDecision, mode api.HealingMode, run ScheduleRun) unhealthyGroup {
 	switch {
-	case mode == fleet.HealingOff:
+	case mode == api.HealingOff:
 		return unhealthyGroup{
-			kind: KindHealth,
+			kind: api.ProblemHealth,
 			why:  "healing is off in this cluster",
 			todo: "Look at their hosts and logs. Drain them, or fail their work over.",
 		}
 	case run.Paused:
 		return unhealthyGroup{
-			kind:     KindHealingPaused,
+			kind:     api.ProblemHealingPaused,
 			obstacle: "healing is paused",
 			why:      run.Note,
 			todo:     "Resume healing, or drain them by hand.",
 		}
 	case run.Missing:
 		return unhealthyGroup{
-			kind:     KindHealing,
+			kind:     api.ProblemHealing,
 			obstacle: "healing does not run",
 			why:      "its schedule is missing in Temporal; a worker makes it when it starts",
 			todo:     "Start a worker (mainstay serve --roles worker), or drain them by hand.",
 		}
-	case mode == fleet.HealingDryRun:
+	case mode == api.HealingDryRun:
 		return unhealthyGroup{
-			kind:     KindHealing,
+			kind:     api.ProblemHealing,
 			obstacle: "healing is in dry run here",
 			todo:     "Drain them by hand, or let healing act: mainstay cluster update " + d.Cluster + " --healing on.",
 		}
-	case d.Verdict == fleet.HealSkip:
+	case d.Verdict == api.HealSkip:
 		return unhealthyGroup{
-			kind:     KindHealing,
+			kind:     api.ProblemHealing,
 			obstacle: "healing must not act",
 			why:      d.Why,
 			todo:     "Repair them, or start healthy agents: healing then goes on by itself.",
 		}
 	}
 	return unhealthyGroup{
-		kind: KindHealth,
+		kind: api.ProblemHealth,
 		why:  "healing has not cured it",
 		todo: "See what healing did, and look at their hosts and logs.",
 	}
@@ -158,9 +159,9 @@ var aboutOne = strings.NewReplacer("their hosts and logs", "its host and log", "
 	"drain them", "drain it", "their work", "its work", "Repair them", "Repair it")
 
 // problem puts a group into words.
-func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) Problem {
+func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) api.Problem {
 	worst, from, n := g.found[0].Facts, g.found[0].Facts.Since, len(g.found)
-	p := Problem{Severity: SeverityWarning, Kind: g.kind, Cluster: f.Config.Name, Count: int64(n), Do: g.todo}
+	p := api.Problem{Severity: api.SeverityWarning, Kind: g.kind, Cluster: f.Config.Name, Count: int64(n), Do: g.todo}
 	for i := range g.found {
 		d := &g.found[i]
 		if d.Facts.Since.Before(from) {
@@ -174,8 +175,8 @@ func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) Problem {
 		}
 	}
 	p.Since = since(from)
-	if worst.Level.WorseThan(fleet.HealthWarning) && noneWorks(f) {
-		p.Severity = SeverityCritical
+	if worst.Level.WorseThan(api.HealthWarning) && noneWorks(f) {
+		p.Severity = api.SeverityCritical
 	}
 	level := levelWords(worst.Level)
 	if n == 1 {
@@ -188,27 +189,27 @@ func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) Problem {
 	if g.obstacle != "" {
 		p.What += ", and " + g.obstacle
 	}
-	p.Why = fleet.Reasons(worst.Detail, g.why)
+	p.Why = api.Reasons(worst.Detail, g.why)
 	return p
 }
 
 // noneWorks reports whether every agent that is given work does it badly or not at all.
 func noneWorks(f *fleet.ClusterFacts) bool {
 	return !slices.ContainsFunc(f.Members, func(m fleet.Member) bool {
-		return m.Status == fleet.AgentOnline && !m.HealthLevel().WorseThan(fleet.HealthWarning)
+		return m.Status == api.AgentOnline && !m.HealthLevel().WorseThan(api.HealthWarning)
 	})
 }
 
-func levelWords(l fleet.HealthLevel) string {
-	if l == fleet.HealthWarning {
+func levelWords(l api.HealthLevel) string {
+	if l == api.HealthWarning {
 		return "shows warnings"
 	}
 	return "is " + string(l)
 }
 
 // outByHealing is about agents that healing took out of service: only healing gives them work again by itself.
-func outByHealing(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) (Problem, bool) {
-	p := Problem{Severity: SeverityNotice, Kind: KindHealth, Cluster: f.Config.Name}
+func outByHealing(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) (api.Problem, bool) {
+	p := api.Problem{Severity: api.SeverityNotice, Kind: api.ProblemHealth, Cluster: f.Config.Name}
 	ill := 0
 	for i := range f.Cordons {
 		k := &f.Cordons[i]
@@ -232,7 +233,7 @@ func outByHealing(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) (Proble
 			}
 		}
 		if now.Sub(k.Since) >= outLong {
-			p.Severity = SeverityWarning
+			p.Severity = api.SeverityWarning
 		}
 	}
 	if p.Count == 0 {
@@ -243,12 +244,12 @@ func outByHealing(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) (Proble
 		p.What = fmt.Sprintf("healing took %d agents of cluster %s out of service", p.Count, f.Config.Name)
 	}
 	switch {
-	case f.Config.SelfHealing.WithDefaults().Mode != fleet.HealingOn || !run.runs():
-		p.Why = fleet.Reasons(p.Why, "healing does not act now, so nothing is given back")
+	case f.Config.SelfHealing.WithDefaults().Mode != api.HealingOn || !run.runs():
+		p.Why = api.Reasons(p.Why, "healing does not act now, so nothing is given back")
 		p.Do = "End the maintenance by hand, or let healing act."
 	case ill == 0:
 		p.Why = "healthy again; after a while of that it is given work again"
-	case p.Severity == SeverityWarning:
+	case p.Severity == api.SeverityWarning:
 		p.Do = "It does not get well by itself: look at its host. Once it is healthy it is given work again; " +
 			"if it is gone for good, end its process."
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -13,13 +14,13 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // unwellCluster has agents of these levels, all so for a while; an empty level is a healthy agent.
 func unwellCluster(
-	now time.Time, mode fleet.HealingMode, lasts time.Duration, levels ...fleet.HealthLevel,
+	now time.Time, mode api.HealingMode, lasts time.Duration, levels ...api.HealthLevel,
 ) fleet.ClusterFacts {
-	f := fleet.ClusterFacts{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c",
-		SelfHealing: fleet.HealingPolicy{Mode: mode}}.WithDefaults()}}
+	f := fleet.ClusterFacts{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c",
+		SelfHealing: api.HealingPolicy{Mode: mode}}.WithDefaults()}}
 	for i, level := range levels {
-		m := fleet.Member{AgentID: string(rune('a' + i)), Status: fleet.AgentOnline, StatusSince: now.Add(-time.Hour),
-			Hub: "h", AgentProfile: fleet.AgentProfile{MaxTasks: 4}, Epoch: 1}
+		m := fleet.Member{AgentID: string(rune('a' + i)), Status: api.AgentOnline, StatusSince: now.Add(-time.Hour),
+			Hub: "h", AgentProfile: api.AgentProfile{MaxTasks: 4}, Epoch: 1}
 		if level != "" {
 			m.Health = &fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: now.Add(-lasts)}
 		}
@@ -30,8 +31,8 @@ func unwellCluster(
 
 // takeOut puts an agent into maintenance, by the given drain or by hand.
 func takeOut(c *fleet.Cluster, agent string, at time.Time, drain string) {
-	c.Member(agent).Status = fleet.AgentMaintenance
-	c.Cordons = append(c.Cordons, fleet.Cordon{AgentID: agent, Status: fleet.AgentMaintenance, Since: at, Drain: drain})
+	c.Member(agent).Status = api.AgentMaintenance
+	c.Cordons = append(c.Cordons, fleet.Cordon{AgentID: agent, Status: api.AgentMaintenance, Since: at, Drain: drain})
 }
 
 func TestOfHealing(t *testing.T) {
@@ -39,11 +40,11 @@ func TestOfHealing(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	const young, ripe, old = 10 * time.Second, time.Minute, 10 * time.Minute
 	type told struct {
-		severity        Severity
-		kind            Kind
+		severity        api.Severity
+		kind            api.ProblemKind
 		what, why, todo string
 	}
-	of := func(mode fleet.HealingMode, lasts time.Duration, levels ...fleet.HealthLevel) fleet.ClusterFacts {
+	of := func(mode api.HealingMode, lasts time.Duration, levels ...api.HealthLevel) fleet.ClusterFacts {
 		return unwellCluster(now, mode, lasts, levels...)
 	}
 	with := func(f fleet.ClusterFacts, change func(*fleet.ClusterFacts)) fleet.ClusterFacts { change(&f); return f }
@@ -52,74 +53,74 @@ func TestOfHealing(t *testing.T) {
 		run     ScheduleRun
 		want    []told
 	}{
-		"all are well":            {cluster: of(fleet.HealingOn, 0, "", "")},
-		"healing is about to act": {cluster: of(fleet.HealingOn, ripe, "", "", "", fleet.HealthDegraded)},
-		"just ill while healing is paused": {cluster: of(fleet.HealingOn, young, "", "", fleet.HealthDegraded),
+		"all are well":            {cluster: of(api.HealingOn, 0, "", "")},
+		"healing is about to act": {cluster: of(api.HealingOn, ripe, "", "", "", api.HealthDegraded)},
+		"just ill while healing is paused": {cluster: of(api.HealingOn, young, "", "", api.HealthDegraded),
 			run:  ScheduleRun{Paused: true},
-			want: []told{{SeverityNotice, KindHealingPaused, "healing is paused", "", "Resume it"}}},
-		"paused, and all are well": {cluster: of(fleet.HealingOn, 0, ""),
+			want: []told{{api.SeverityNotice, api.ProblemHealingPaused, "healing is paused", "", "Resume it"}}},
+		"paused, and all are well": {cluster: of(api.HealingOn, 0, ""),
 			run:  ScheduleRun{Paused: true, Note: "kernels"},
-			want: []told{{SeverityNotice, KindHealingPaused, "healing is paused", "kernels", "Resume it"}}},
-		"paused, and nobody wants it": {cluster: of(fleet.HealingOff, 0, ""), run: ScheduleRun{Paused: true}},
-		"missing": {cluster: of(fleet.HealingOn, 0, ""), run: ScheduleRun{Missing: true},
-			want: []told{{SeverityWarning, KindHealing, "schedule is missing", "", "--roles worker"}}},
-		"healing did not help": {cluster: of(fleet.HealingOn, old, "", "", "", fleet.HealthDegraded),
-			want: []told{{SeverityWarning, KindHealth, "agent d of cluster c is degraded",
+			want: []told{{api.SeverityNotice, api.ProblemHealingPaused, "healing is paused", "kernels", "Resume it"}}},
+		"paused, and nobody wants it": {cluster: of(api.HealingOff, 0, ""), run: ScheduleRun{Paused: true}},
+		"missing": {cluster: of(api.HealingOn, 0, ""), run: ScheduleRun{Missing: true},
+			want: []told{{api.SeverityWarning, api.ProblemHealing, "schedule is missing", "", "--roles worker"}}},
+		"healing did not help": {cluster: of(api.HealingOn, old, "", "", "", api.HealthDegraded),
+			want: []told{{api.SeverityWarning, api.ProblemHealth, "agent d of cluster c is degraded",
 				"disk errors; healing has not cured it", "its host and log"}}},
-		"paused while one is ill": {cluster: of(fleet.HealingOn, ripe, "", "", "", fleet.HealthDegraded),
+		"paused while one is ill": {cluster: of(api.HealingOn, ripe, "", "", "", api.HealthDegraded),
 			run: ScheduleRun{Paused: true, Note: "kernels"},
-			want: []told{{SeverityWarning, KindHealingPaused, "agent d of cluster c is degraded, and healing is paused",
+			want: []told{{api.SeverityWarning, api.ProblemHealingPaused, "agent d of cluster c is degraded, and healing is paused",
 				"disk errors; kernels", "Resume healing, or drain it"}}},
-		"missing while one is ill": {cluster: of(fleet.HealingOn, ripe, "", "", fleet.HealthDegraded),
+		"missing while one is ill": {cluster: of(api.HealingOn, ripe, "", "", api.HealthDegraded),
 			run:  ScheduleRun{Missing: true},
-			want: []told{{SeverityWarning, KindHealing, "and healing does not run", "disk errors", "Start a worker"}}},
-		"a dry run while two are ill": {cluster: of(fleet.HealingDryRun, ripe, "", "", "", "",
-			fleet.HealthDegraded,
-			fleet.HealthCritical), want: []told{{SeverityWarning, KindHealing,
+			want: []told{{api.SeverityWarning, api.ProblemHealing, "and healing does not run", "disk errors", "Start a worker"}}},
+		"a dry run while two are ill": {cluster: of(api.HealingDryRun, ripe, "", "", "", "",
+			api.HealthDegraded,
+			api.HealthCritical), want: []told{{api.SeverityWarning, api.ProblemHealing,
 			"2 agents of cluster c are unwell, the worst critical, and healing is in dry run", "disk errors",
 			"--healing on"}}},
-		"off, and ill for a short time": {cluster: of(fleet.HealingOff, ripe, "", "", fleet.HealthDegraded)},
-		"off, and ill for long": {cluster: of(fleet.HealingOff, old, "", "", fleet.HealthDegraded),
-			want: []told{{SeverityWarning, KindHealth, "agent c of cluster c is degraded", "healing is off",
+		"off, and ill for a short time": {cluster: of(api.HealingOff, ripe, "", "", api.HealthDegraded)},
+		"off, and ill for long": {cluster: of(api.HealingOff, old, "", "", api.HealthDegraded),
+			want: []told{{api.SeverityWarning, api.ProblemHealth, "agent c of cluster c is degraded", "healing is off",
 				"Drain it"}}},
-		"the last agent": {cluster: of(fleet.HealingOn, ripe, fleet.HealthDegraded),
-			want: []told{{SeverityWarning, KindHealing, "agent a of cluster c is degraded, and healing must not act",
+		"the last agent": {cluster: of(api.HealingOn, ripe, api.HealthDegraded),
+			want: []told{{api.SeverityWarning, api.ProblemHealing, "agent a of cluster c is degraded, and healing must not act",
 				"no healthy agent would be left", "start healthy agents"}}},
-		"the last agent hardly works": {cluster: of(fleet.HealingOn, ripe, fleet.HealthCritical),
-			want: []told{{SeverityCritical, KindHealing, "agent a of cluster c is critical, and healing must not act",
+		"the last agent hardly works": {cluster: of(api.HealingOn, ripe, api.HealthCritical),
+			want: []told{{api.SeverityCritical, api.ProblemHealing, "agent a of cluster c is critical, and healing must not act",
 				"no other agent is fit", "Repair it"}}},
-		"all are ill": {cluster: of(fleet.HealingOn, ripe, fleet.HealthDegraded,
-			fleet.HealthDegraded), want: []told{{SeverityWarning, KindHealing,
+		"all are ill": {cluster: of(api.HealingOn, ripe, api.HealthDegraded,
+			api.HealthDegraded), want: []told{{api.SeverityWarning, api.ProblemHealing,
 			"2 agents of cluster c are unwell, the worst degraded", "every agent of the cluster is unhealthy",
 			"Repair them"}}},
-		"warnings that healing does not see": {cluster: of(fleet.HealingDryRun, ripe, "", fleet.HealthWarning),
-			want: []told{{SeverityWarning, KindHealing,
+		"warnings that healing does not see": {cluster: of(api.HealingDryRun, ripe, "", api.HealthWarning),
+			want: []told{{api.SeverityWarning, api.ProblemHealing,
 				"agent b of cluster c shows warnings, and healing is in dry run", "disk errors", ""}}},
-		"the brake holds": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthCritical),
+		"the brake holds": {cluster: with(of(api.HealingOn, old, "", api.HealthCritical),
 			func(f *fleet.ClusterFacts) { f.BrakeHolds = []fleet.BrakeHold{{Hub: "h"}} })},
-		"an operator's agent is ill": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthCritical),
+		"an operator's agent is ill": {cluster: with(of(api.HealingOn, old, "", api.HealthCritical),
 			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now, "") })},
-		"load is reduced already": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthWarning),
+		"load is reduced already": {cluster: with(of(api.HealingOn, old, "", api.HealthWarning),
 			func(f *fleet.ClusterFacts) {
 				f.Reductions = []fleet.LoadReduction{{AgentID: "b"}}
 			})},
-		"taken out": {cluster: with(of(fleet.HealingOn, ripe, "", fleet.HealthDegraded),
+		"taken out": {cluster: with(of(api.HealingOn, ripe, "", api.HealthDegraded),
 			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Minute), "c:healing-b-1") }),
-			want: []told{{SeverityNotice, KindHealth, "healing took agent b of cluster c out of service", "disk errors",
+			want: []told{{api.SeverityNotice, api.ProblemHealth, "healing took agent b of cluster c out of service", "disk errors",
 				""}}},
-		"taken out long ago": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthDegraded),
+		"taken out long ago": {cluster: with(of(api.HealingOn, old, "", api.HealthDegraded),
 			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
-			want: []told{{SeverityWarning, KindHealth, "healing took agent b", "disk errors", "look at its host"}}},
-		"taken out, and well again": {cluster: with(of(fleet.HealingOn, ripe, "", ""),
+			want: []told{{api.SeverityWarning, api.ProblemHealth, "healing took agent b", "disk errors", "look at its host"}}},
+		"taken out, and well again": {cluster: with(of(api.HealingOn, ripe, "", ""),
 			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
-			want: []told{{SeverityNotice, KindHealth, "healing took agent b", "healthy again", ""}}},
-		"taken out, and paused": {cluster: with(of(fleet.HealingOn, ripe, "", ""),
+			want: []told{{api.SeverityNotice, api.ProblemHealth, "healing took agent b", "healthy again", ""}}},
+		"taken out, and paused": {cluster: with(of(api.HealingOn, ripe, "", ""),
 			func(f *fleet.ClusterFacts) {
 				takeOut(&f.Cluster, "b", now.Add(-time.Minute),
 					"c:healing-b-1")
 			}), run: ScheduleRun{Paused: true},
-			want: []told{{SeverityNotice, KindHealth, "healing took agent b", "nothing is given back",
-				"End the maintenance"}, {SeverityNotice, KindHealingPaused, "healing is paused", "", ""}}},
+			want: []told{{api.SeverityNotice, api.ProblemHealth, "healing took agent b", "nothing is given back",
+				"End the maintenance"}, {api.SeverityNotice, api.ProblemHealingPaused, "healing is paused", "", ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -145,11 +146,11 @@ func TestOfHealing(t *testing.T) {
 // TestHealingsAgentsAreNotAPersons holds the two problems about agents out of service apart.
 func TestHealingsAgentsAreNotAPersons(t *testing.T) {
 	t.Parallel()
-	f := unwellCluster(noon, fleet.HealingOn, time.Minute, "", fleet.HealthDegraded, "")
+	f := unwellCluster(noon, api.HealingOn, time.Minute, "", api.HealthDegraded, "")
 	takeOut(&f.Cluster, "b", noon, "c:healing-b-1")
 	takeOut(&f.Cluster, "c", noon, "")
 	for _, p := range OfCluster(&f.Cluster, noon) {
-		if p.Kind == KindCordoned {
+		if p.Kind == api.ProblemCordoned {
 			require.Equal(t, []string{"c"}, p.Agents)
 			return
 		}

@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -26,7 +27,7 @@ func WhyReview(why string) string {
 }
 
 // WhyDeadLetter says why a task is a dead letter and how long it can be retried.
-func WhyDeadLetter(d *fleet.DeadLetter) string {
+func WhyDeadLetter(d *api.DeadLetter) string {
 	return "dead letter because " + d.Cause + "; kept until " + clockTime(d.Until)
 }
 

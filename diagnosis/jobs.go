@@ -3,6 +3,8 @@ package diagnosis
 import (
 	"fmt"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // JobFacts are what is known of a job. The zero value but for its name means that all is well.
@@ -22,7 +24,7 @@ type JobFacts struct {
 
 // OfJobs is about services and system jobs of a cluster that lack healthy instances, and about deployments of theirs
 // that have failed or wait for a person; and about jobs whose schedules cannot be written.
-func OfJobs(cluster string, jobs []JobFacts) []Problem {
+func OfJobs(cluster string, jobs []JobFacts) []api.Problem {
 	var none, fewer, failed, waits, unscheduled []JobFacts
 	for i := range jobs {
 		f := jobs[i]
@@ -43,20 +45,21 @@ func OfJobs(cluster string, jobs []JobFacts) []Problem {
 			unscheduled = append(unscheduled, f)
 		}
 	}
-	lacking := func(f *JobFacts) Problem {
-		return Problem{
+	lacking := func(f *JobFacts) api.Problem {
+		return api.Problem{
 			Since: since(f.Since),
 			What:  fmt.Sprintf("job %s of cluster %s has %d of %d healthy instances", f.Job, cluster, f.Healthy, f.Wanted),
 			Why:   f.Lacks,
 			Do:    "See why each instance does not run, and when it is tried again: mainstay job get " + f.Job,
 		}
 	}
-	var problems []Problem
-	add := func(severity Severity, kind Kind, found []JobFacts, several string, one func(*JobFacts) Problem) {
+	var problems []api.Problem
+	add := func(severity api.Severity, kind api.ProblemKind, found []JobFacts, several string,
+		one func(*JobFacts) api.Problem) {
 		if len(found) == 0 {
 			return
 		}
-		p := Problem{}
+		p := api.Problem{}
 		if len(found) == 1 {
 			p = one(&found[0])
 		}
@@ -72,25 +75,26 @@ func OfJobs(cluster string, jobs []JobFacts) []Problem {
 				p.Why += fmt.Sprintf(" and %d more", n-len(p.Jobs))
 			}
 			p.Do = "See which, and why: mainstay job list --troubled --cluster " + cluster
-			if kind == KindSchedule {
+			if kind == api.ProblemSchedule {
 				p.Do = "See why, and correct each: mainstay job get " + p.Jobs[0]
 			}
 		}
 		p.Severity, p.Kind, p.Cluster, p.Count = severity, kind, cluster, int64(len(found))
 		problems = append(problems, p)
 	}
-	add(SeverityCritical, KindJob, none, "have no healthy instance", lacking)
-	add(SeverityWarning, KindJob, fewer, "have fewer healthy instances than they are to have", lacking)
-	add(SeverityWarning, KindSchedule, unscheduled, "have schedules that cannot be written", func(f *JobFacts) Problem {
-		return Problem{
-			What: fmt.Sprintf("the schedules of job %s of cluster %s are not as its definition has them", f.Job, cluster),
-			Why:  f.Unscheduled,
-			Do: "Correct its definition and apply it, or delete it: mainstay job apply FILE, mainstay job delete " + f.Job +
-				". It is tried again every 10 minutes.",
-		}
-	})
-	add(SeverityWarning, KindDeployment, failed, "could not be deployed", func(f *JobFacts) Problem {
-		p := Problem{Since: since(f.DeployedAt), Why: f.FailedWhy}
+	add(api.SeverityCritical, api.ProblemJob, none, "have no healthy instance", lacking)
+	add(api.SeverityWarning, api.ProblemJob, fewer, "have fewer healthy instances than they are to have", lacking)
+	add(api.SeverityWarning, api.ProblemSchedule, unscheduled, "have schedules that cannot be written",
+		func(f *JobFacts) api.Problem {
+			return api.Problem{
+				What: fmt.Sprintf("the schedules of job %s of cluster %s are not as its definition has them", f.Job, cluster),
+				Why:  f.Unscheduled,
+				Do: "Correct its definition and apply it, or delete it: mainstay job apply FILE, mainstay job delete " + f.Job +
+					". It is tried again every 10 minutes.",
+			}
+		})
+	add(api.SeverityWarning, api.ProblemDeployment, failed, "could not be deployed", func(f *JobFacts) api.Problem {
+		p := api.Problem{Since: since(f.DeployedAt), Why: f.FailedWhy}
 		p.What = fmt.Sprintf("version %d of job %s of cluster %s could not be deployed", f.Failed, f.Job, cluster)
 		if f.RevertedTo > 0 {
 			p.What += fmt.Sprintf(", and version %d was put in force again", f.RevertedTo)
@@ -101,9 +105,9 @@ func OfJobs(cluster string, jobs []JobFacts) []Problem {
 			f.Job, f.Job)
 		return p
 	})
-	add(SeverityNotice, KindDeployment, waits, "have healthy canaries that wait for their promotion",
-		func(f *JobFacts) Problem {
-			return Problem{
+	add(api.SeverityNotice, api.ProblemDeployment, waits, "have healthy canaries that wait for their promotion",
+		func(f *JobFacts) api.Problem {
+			return api.Problem{
 				Since: since(f.DeployedAt),
 				What: fmt.Sprintf("the canaries of version %d of job %s of cluster %s wait for their promotion", f.Waits,
 					f.Job, cluster),

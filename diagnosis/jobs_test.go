@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestOfJobs(t *testing.T) {
@@ -16,34 +18,34 @@ func TestOfJobs(t *testing.T) {
 	reverted.RevertedTo = 1
 	for name, c := range map[string]struct {
 		jobs []JobFacts
-		want []Problem
+		want []api.Problem
 	}{
 		"well": {jobs: []JobFacts{{Job: "a"}}},
-		"one": {jobs: []JobFacts{{Job: "a"}, lacks("b", 1)}, want: []Problem{{
-			Severity: SeverityWarning, Kind: KindJob, Jobs: []string{"b"}, What: "job b of cluster c has 1 of 3 healthy instances",
+		"one": {jobs: []JobFacts{{Job: "a"}, lacks("b", 1)}, want: []api.Problem{{
+			Severity: api.SeverityWarning, Kind: api.ProblemJob, Jobs: []string{"b"}, What: "job b of cluster c has 1 of 3 healthy instances",
 			Why: "instance 0 is failing", Since: since(noon),
 			Do: "See why each instance does not run, and when it is tried again: mainstay job get b"}}},
-		"some, and one without any": {jobs: []JobFacts{lacks("a", 1), lacks("b", 0), lacks("d", 2)}, want: []Problem{
-			{Severity: SeverityCritical, Kind: KindJob, Jobs: []string{"b"},
+		"some, and one without any": {jobs: []JobFacts{lacks("a", 1), lacks("b", 0), lacks("d", 2)}, want: []api.Problem{
+			{Severity: api.SeverityCritical, Kind: api.ProblemJob, Jobs: []string{"b"},
 				What: "job b of cluster c has 0 of 3 healthy instances", Why: "instance 0 is failing", Since: since(noon),
 				Do: "See why each instance does not run, and when it is tried again: mainstay job get b"},
-			{Severity: SeverityWarning, Kind: KindJob, Jobs: []string{"a", "d"}, Why: "a, d",
+			{Severity: api.SeverityWarning, Kind: api.ProblemJob, Jobs: []string{"a", "d"}, Why: "a, d",
 				What: "2 jobs of cluster c have fewer healthy instances than they are to have",
 				Do:   "See which, and why: mainstay job list --troubled --cluster c"}}},
-		"not deployed": {jobs: []JobFacts{failed}, want: []Problem{{
-			Severity: SeverityWarning, Kind: KindDeployment, Jobs: []string{"f"}, Why: "it crashes", Since: since(noon),
+		"not deployed": {jobs: []JobFacts{failed}, want: []api.Problem{{
+			Severity: api.SeverityWarning, Kind: api.ProblemDeployment, Jobs: []string{"f"}, Why: "it crashes", Since: since(noon),
 			What: "version 2 of job f of cluster c could not be deployed",
 			Do:   "Apply a version that works, or go back: mainstay job deployment f, mainstay job revert f"}}},
-		"reverted": {jobs: []JobFacts{reverted}, want: []Problem{{
-			Severity: SeverityWarning, Kind: KindDeployment, Jobs: []string{"f"}, Why: "it crashes", Since: since(noon),
+		"reverted": {jobs: []JobFacts{reverted}, want: []api.Problem{{
+			Severity: api.SeverityWarning, Kind: api.ProblemDeployment, Jobs: []string{"f"}, Why: "it crashes", Since: since(noon),
 			What: "version 2 of job f of cluster c could not be deployed, and version 1 was put in force again",
 			Do:   "Apply a version that works. See what happened: mainstay job deployment f"}}},
-		"not scheduled": {jobs: []JobFacts{{Job: "s", Unscheduled: "schedule 1 of 1 cannot be written"}}, want: []Problem{{
-			Severity: SeverityWarning, Kind: KindSchedule, Jobs: []string{"s"}, Why: "schedule 1 of 1 cannot be written",
+		"not scheduled": {jobs: []JobFacts{{Job: "s", Unscheduled: "schedule 1 of 1 cannot be written"}}, want: []api.Problem{{
+			Severity: api.SeverityWarning, Kind: api.ProblemSchedule, Jobs: []string{"s"}, Why: "schedule 1 of 1 cannot be written",
 			What: "the schedules of job s of cluster c are not as its definition has them",
 			Do:   "Correct its definition and apply it, or delete it: mainstay job apply FILE, mainstay job delete s. It is tried again every 10 minutes."}}},
-		"waits": {jobs: []JobFacts{{Job: "w", Waits: 4, DeployedAt: noon}}, want: []Problem{{
-			Severity: SeverityNotice, Kind: KindDeployment, Jobs: []string{"w"}, Since: since(noon),
+		"waits": {jobs: []JobFacts{{Job: "w", Waits: 4, DeployedAt: noon}}, want: []api.Problem{{
+			Severity: api.SeverityNotice, Kind: api.ProblemDeployment, Jobs: []string{"w"}, Since: since(noon),
 			What: "the canaries of version 4 of job w of cluster c wait for their promotion",
 			Do:   "Decide: mainstay job promote w, or mainstay job fail w"}}},
 	} {

@@ -8,21 +8,23 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // namedInProblem bounds how many agents or shards a problem names.
 const namedInProblem = 5
 
 // Sort puts the most urgent problems first, and of equally urgent ones the newest.
-func Sort(problems []Problem) {
-	rank := map[Severity]int{SeverityCritical: 0, SeverityWarning: 1, SeverityNotice: 2}
-	at := func(p *Problem) time.Time {
+func Sort(problems []api.Problem) {
+	rank := map[api.Severity]int{api.SeverityCritical: 0, api.SeverityWarning: 1, api.SeverityNotice: 2}
+	at := func(p *api.Problem) time.Time {
 		if p.Since == nil {
 			return time.Time{}
 		}
 		return *p.Since
 	}
-	slices.SortStableFunc(problems, func(a, b Problem) int {
+	slices.SortStableFunc(problems, func(a, b api.Problem) int {
 		return cmp.Or(rank[a.Severity]-rank[b.Severity], at(&b).Compare(at(&a)), strings.Compare(a.What, b.What))
 	})
 }

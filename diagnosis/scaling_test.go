@@ -7,19 +7,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // scaledCluster has n agents that a spawner started.
 func scaledCluster(n, least, most int) *fleet.Cluster {
-	config := fleet.ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most,
-		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}
+	config := api.ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most,
+		Scaling: api.ScalingPolicy{Mode: api.ScalingAuto}}
 	c := &fleet.Cluster{Config: config.WithDefaults()}
 	for i := range n {
 		id := fmt.Sprintf("a-%02d", i)
-		spawned := map[string]string{fleet.MetadataSpawner: "here", fleet.MetadataSpawnID: id}
+		spawned := map[string]string{api.MetadataSpawner: "here", api.MetadataSpawnID: id}
 		c.Join(fleet.Join{AgentID: id, Instance: "i-" + id,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1, Metadata: spawned}}, "h", noon.Add(-time.Hour))
+			AgentProfile: api.AgentProfile{MaxTasks: 1, Metadata: spawned}}, "h", noon.Add(-time.Hour))
 	}
 	return c
 }
@@ -35,7 +36,7 @@ func busyWith(c *fleet.Cluster, queue int64) *fleet.ScalingFacts {
 
 func TestOfScaling(t *testing.T) {
 	t.Parallel()
-	blocked := &fleet.Blocked{Reason: "no spawner is there", Since: noon.Add(-time.Hour), Failures: 3,
+	blocked := &api.ScalingBlocked{Reason: "no spawner is there", Since: noon.Add(-time.Hour), Failures: 3,
 		NextAt: noon.Add(time.Minute)}
 	for name, c := range map[string]struct {
 		change func(c *fleet.Cluster)
@@ -48,7 +49,7 @@ func TestOfScaling(t *testing.T) {
 	}{
 		"as it should be": {change: func(*fleet.Cluster) {}},
 		"off": {change: func(c *fleet.Cluster) {
-			c.Config.Scaling.Mode = fleet.ScalingOff
+			c.Config.Scaling.Mode = api.ScalingOff
 			c.Scaling = &fleet.ScalingState{Blocked: blocked}
 		}},
 		"the brake holds": {change: func(c *fleet.Cluster) {
@@ -74,7 +75,7 @@ func TestOfScaling(t *testing.T) {
 			since: blocked.Since},
 		"blocked, and tried now": {change: func(c *fleet.Cluster) {
 			c.Config.DesiredAgents = 3
-			c.Scaling = &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no room", Failures: 1, NextAt: noon}}
+			c.Scaling = &fleet.ScalingState{Blocked: &api.ScalingBlocked{Reason: "no room", Failures: 1, NextAt: noon}}
 		}, what: "1 of 3 are missing", why: "no room; tried once, the next try is under way", todo: "tried again"},
 		"stuck": {change: func(c *fleet.Cluster) { c.Scaling = &fleet.ScalingState{Stuck: blocked} },
 			what:  "scaling cannot stop agents of cluster c",
@@ -86,29 +87,29 @@ func TestOfScaling(t *testing.T) {
 			why:   "max_agents of 3",
 			todo:  "mainstay cluster scale c --max 6",
 			since: noon.Add(-5 * time.Minute)},
-		"only the leader works": {change: func(c *fleet.Cluster) { c.Config.ReplicationMode = fleet.ActivePassive },
+		"only the leader works": {change: func(c *fleet.Cluster) { c.Config.ReplicationMode = api.ActivePassive },
 			queue: 50, oldest: 5 * time.Minute,
 			what:  "work waits in cluster c, and scaling cannot help",
 			why:   "more agents would be standbys",
 			todo:  "mainstay cluster update c --replication-mode active_active",
 			since: noon.Add(-5 * time.Minute)},
 		"a rollout has failed": {change: func(c *fleet.Cluster) {
-			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 3, Status: fleet.RolloutFailed,
+			c.Scaling = &fleet.ScalingState{Rollout: &api.Rollout{Number: 3, Status: api.RolloutFailed,
 				Reason: "no agent became healthy", EndedAt: noon.Add(-time.Hour)}}
 		}, what: "rollout 3 of the agents of cluster c has failed", why: "no agent became healthy; agents",
 			todo: "mainstay cluster scaling c", since: noon.Add(-time.Hour)},
 		"a rollout was reverted": {change: func(c *fleet.Cluster) {
-			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 4, Status: fleet.RolloutSuccessful, Revert: true,
+			c.Scaling = &fleet.ScalingState{Rollout: &api.Rollout{Number: 4, Status: api.RolloutSuccessful, Revert: true,
 				Reason: "rollout 3 failed", StartedAt: noon.Add(-time.Hour), EndedAt: noon.Add(-time.Minute)}}
 		}, what: "a rollout of the agents of cluster c was reverted", why: "rollout 3 failed; the former settings",
 			todo: "spawn", since: noon.Add(-time.Hour)},
 		"canaries are healthy": {change: func(c *fleet.Cluster) {
-			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 3, Status: fleet.RolloutWaiting,
+			c.Scaling = &fleet.ScalingState{Rollout: &api.Rollout{Number: 3, Status: api.RolloutWaiting,
 				ProgressAt: noon.Add(-time.Hour)}}
 		}, what: "rollout 3 of the agents of cluster c waits for a person", why: "its canaries are healthy",
 			todo: "mainstay scaling rollout promote c", since: noon.Add(-time.Hour)},
 		"a rollout was reverted long ago": {change: func(c *fleet.Cluster) {
-			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 4, Status: fleet.RolloutSuccessful, Revert: true,
+			c.Scaling = &fleet.ScalingState{Rollout: &api.Rollout{Number: 4, Status: api.RolloutSuccessful, Revert: true,
 				Reason: "rollout 3 failed", EndedAt: noon.Add(-2 * time.Hour)}}
 		}},
 		"no place left": {change: func(c *fleet.Cluster) {
@@ -129,8 +130,8 @@ func TestOfScaling(t *testing.T) {
 				return
 			}
 			require.Len(t, got, 1, "%+v", got)
-			require.Equal(t, SeverityWarning, got[0].Severity)
-			require.Equal(t, KindScaling, got[0].Kind)
+			require.Equal(t, api.SeverityWarning, got[0].Severity)
+			require.Equal(t, api.ProblemScaling, got[0].Kind)
 			require.Contains(t, got[0].What, c.what)
 			require.Contains(t, got[0].Why, c.why)
 			require.Contains(t, got[0].Do, c.todo)
@@ -143,7 +144,7 @@ func TestOfScalingRun(t *testing.T) {
 	t.Parallel()
 	p, there := OfScalingRun(ScheduleRun{Paused: true, Note: "budget"}, 2)
 	require.True(t, there)
-	require.Equal(t, SeverityNotice, p.Severity)
+	require.Equal(t, api.SeverityNotice, p.Severity)
 	require.Equal(t, "budget", p.Why)
 	_, there = OfScalingRun(ScheduleRun{Paused: true}, 0)
 	require.False(t, there, "no cluster goes by the rules")

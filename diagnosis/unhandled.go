@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -14,8 +15,8 @@ type UnhandledTask struct {
 	Type         string
 	Agent        string // the agent that it is pinned to; empty: none
 	Capabilities []string
-	Safety       fleet.RetrySafety
-	Place        fleet.Demand
+	Safety       api.RetrySafety
+	Place        api.Demand
 	Since        time.Time // when it was first not handled
 }
 
@@ -28,19 +29,19 @@ func (t *UnhandledTask) runs(m *fleet.Member) bool {
 }
 
 func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
-	return fleet.HasAll(m.Capabilities, t.Capabilities) && m.Handles(t.Type)
+	return api.HasAll(m.Capabilities, t.Capabilities) && m.Handles(t.Type)
 }
 
 // group is equal for tasks that get the same text.
 func (t *UnhandledTask) group() string {
-	return t.Type + " " + t.Agent + " " + strings.Join(fleet.SortedSet(t.Capabilities), "+") + " " + string(t.Safety) +
+	return t.Type + " " + t.Agent + " " + strings.Join(api.SortedSet(t.Capabilities), "+") + " " + string(t.Safety) +
 		fmt.Sprintf(" %+v", t.Place)
 }
 
 // OfUnhandled is about those of the tasks that no agent of the cluster can run as it is now, one problem for each type,
 // pinned agent and set of capabilities. Where no agent may take them at all, other problems say so.
-func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []Problem {
-	var problems []Problem
+func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []api.Problem {
+	var problems []api.Problem
 	const handled = -1
 	index := map[string]int{} // of a group's problem, or handled
 	for i := range tasks {
@@ -70,14 +71,14 @@ func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []Problem {
 }
 
 // named puts before what is wrong which tasks it is about.
-func named(p *Problem) {
-	p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + p.Cluster + ": " + p.What
+func named(p *api.Problem) {
+	p.What = api.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + p.Cluster + ": " + p.What
 }
 
 // WhyUnhandled says why no agent of the cluster can run a task; "" if one can, or if none may take it at all.
 func WhyUnhandled(c *fleet.Cluster, t *UnhandledTask) string {
 	p, _ := unhandled(c, t)
-	return fleet.Reasons(p.What, p.Why)
+	return api.Reasons(p.What, p.Why)
 }
 
 // Blocked reports whether no agent that may be given a task can run it, however busy they are.
@@ -86,16 +87,16 @@ func Blocked(c *fleet.Cluster, t *UnhandledTask) bool {
 }
 
 // unhandled is the problem of one task. Its What says only which agents do not handle the task.
-func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
+func unhandled(c *fleet.Cluster, t *UnhandledTask) (api.Problem, bool) {
 	takers := takersOf(c, t)
 	if len(takers) == 0 || slices.ContainsFunc(takers, t.runs) {
-		return Problem{}, false
+		return api.Problem{}, false
 	}
 	handling := only(takers, t.handledBy)
 	fitting := only(handling, func(m *fleet.Member) bool { return fleet.FitsOn(&t.Place, m.Resources) })
-	p := Problem{
-		Severity: SeverityWarning,
-		Kind:     KindUnhandled,
+	p := api.Problem{
+		Severity: api.SeverityWarning,
+		Kind:     api.ProblemUnhandled,
 		Cluster:  c.Config.Name,
 		TaskType: t.Type,
 		What:     "no agent handles it",
@@ -104,14 +105,14 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 	required := ""
 	if len(t.Capabilities) > 0 {
 		required = capabilityWords(t.Capabilities)
-		if c.Config.ReplicationMode != fleet.Sharded {
+		if c.Config.ReplicationMode != api.Sharded {
 			p.Lane = fleet.CapabilityLane(t.Capabilities)
 		}
 	}
 	only := ""
 	if t.Agent != "" {
 		only, p.Lane, p.Agents = "agent "+t.Agent, fleet.AgentLane(t.Agent), []string{t.Agent}
-	} else if c.Config.ReplicationMode == fleet.ActivePassive {
+	} else if c.Config.ReplicationMode == api.ActivePassive {
 		only = "the leader " + takers[0].AgentID
 	}
 	switch {
@@ -127,7 +128,7 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 			" a handler for it, or cancel them: they are offered to it again and again until they expire."
 	}
 	if len(handling) > 0 && len(fitting) == 0 {
-		w := Waiting{Spec: &fleet.TaskSpec{Place: t.Place}}
+		w := Waiting{Spec: &api.TaskSpec{Place: t.Place}}
 		p.What = "no agent that handles it has what it asks for"
 		p.Why = "it lacks " + w.lacking(handling, false)
 		p.Do = "Start an agent that has it, or cancel them: they are offered again and again until they expire."
@@ -145,15 +146,15 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 
 // takersOf are the members that may take a task as far as its lane is concerned.
 func takersOf(c *fleet.Cluster, t *UnhandledTask) []*fleet.Member {
-	if t.Agent == "" && c.Config.ReplicationMode == fleet.ActivePassive {
+	if t.Agent == "" && c.Config.ReplicationMode == api.ActivePassive {
 		return c.ServersOf(fleet.DefaultLane, t.Capabilities)
 	}
-	anyone := c.Config.ReplicationMode == fleet.Sharded
+	anyone := c.Config.ReplicationMode == api.Sharded
 	var takers []*fleet.Member
 	for i := range c.Members {
 		m := &c.Members[i]
 		if m.Serving() && (m.AgentID == t.Agent || t.Agent == "" &&
-			(anyone || fleet.HasAll(m.Capabilities, t.Capabilities))) {
+			(anyone || api.HasAll(m.Capabilities, t.Capabilities))) {
 			takers = append(takers, m)
 		}
 	}
@@ -176,13 +177,13 @@ func whyUnhandled(c *fleet.Cluster, t *UnhandledTask, takers []*fleet.Member) st
 	for _, m := range takers {
 		types = append(types, m.TaskTypes...)
 	}
-	types = fleet.SortedSet(types)
+	types = api.SortedSet(types)
 	if len(types) == 0 {
 		return ""
 	}
 	who := "agent " + takers[0].AgentID + " handles "
 	if len(takers) > 1 {
-		who = fleet.Count(len(takers), "agent") + " could be given it, and handle "
+		who = api.Count(len(takers), "agent") + " could be given it, and handle "
 	}
 	return who + listOf(types, typesNamed)
 }

@@ -7,18 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func TestOfUnhandled(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	member := func(id string, s fleet.AgentStatus, types ...string) fleet.Member {
+	member := func(id string, s api.AgentStatus, types ...string) fleet.Member {
 		return fleet.Member{AgentID: id, Status: s, StatusSince: since,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2, TaskTypes: types}, Epoch: 1}
+			AgentProfile: api.AgentProfile{MaxTasks: 2, TaskTypes: types}, Epoch: 1}
 	}
 	able := func(m fleet.Member, capabilities ...string) fleet.Member { m.Capabilities = capabilities; return m }
-	echo, render := member("a", fleet.AgentOnline, "echo"), member("b", fleet.AgentOnline, "render", "echo")
+	echo, render := member("a", api.AgentOnline, "echo"), member("b", api.AgentOnline, "render", "echo")
 	resize := UnhandledTask{Type: "resize", Since: since}
 	pinned := UnhandledTask{Type: "resize", Agent: "a", Since: since}
 	gpu := UnhandledTask{Type: "resize", Capabilities: []string{"gpu"}, Since: since}
@@ -30,21 +31,21 @@ func TestOfUnhandled(t *testing.T) {
 	}{
 		"nothing waits": {cluster: fleet.Cluster{Members: []fleet.Member{echo}}},
 		"an agent came that handles it": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
-			member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+			member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
 		"one that may be back": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
-			member("r", fleet.AgentSuspect, "resize")}}, tasks: []UnhandledTask{resize}},
+			member("r", api.AgentSuspect, "resize")}}, tasks: []UnhandledTask{resize}},
 		"one that handles any": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
-			member("r", fleet.AgentOnline)}}, tasks: []UnhandledTask{resize}},
+			member("r", api.AgentOnline)}}, tasks: []UnhandledTask{resize}},
 		"no agent at all": {cluster: fleet.Cluster{Members: []fleet.Member{member("a",
-			fleet.AgentOffline, "echo")}}, tasks: []UnhandledTask{resize}},
+			api.AgentOffline, "echo")}}, tasks: []UnhandledTask{resize}},
 		"its agent is away": {cluster: fleet.Cluster{Members: []fleet.Member{member("a",
-			fleet.AgentOffline, "echo"), render}}, tasks: []UnhandledTask{pinned}},
+			api.AgentOffline, "echo"), render}}, tasks: []UnhandledTask{pinned}},
 		"nobody has the capability": {cluster: fleet.Cluster{Members: []fleet.Member{echo}},
 			tasks: []UnhandledTask{gpu}},
 		"a capable one handles it": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
-			able(member("r", fleet.AgentOnline, "resize"), "gpu")}}, tasks: []UnhandledTask{gpu}},
-		"the leader handles it":            {cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Leader: "r", LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
-		"an owner of a shard may be right": {cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded}, Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+			able(member("r", api.AgentOnline, "resize"), "gpu")}}, tasks: []UnhandledTask{gpu}},
+		"the leader handles it":            {cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "r", LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+		"an owner of a shard may be right": {cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded}, Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
 		"one": {
 			cluster: fleet.Cluster{Members: []fleet.Member{echo}}, tasks: []UnhandledTask{resize},
 			what: []string{"1 task of type resize in cluster c: no agent handles it"},
@@ -62,7 +63,7 @@ func TestOfUnhandled(t *testing.T) {
 			todo: []string{"Start an agent that handles it" + offered, "Start an agent that handles it" + offered},
 		},
 		"many other types": {
-			cluster: fleet.Cluster{Members: []fleet.Member{member("a", fleet.AgentOnline, "t1", "t2", "t3", "t4", "t5",
+			cluster: fleet.Cluster{Members: []fleet.Member{member("a", api.AgentOnline, "t1", "t2", "t3", "t4", "t5",
 				"t6", "t7", "t8", "t9", "u1")}},
 			tasks: []UnhandledTask{resize},
 			what:  []string{"1 task of type resize in cluster c: no agent handles it"},
@@ -70,21 +71,21 @@ func TestOfUnhandled(t *testing.T) {
 			todo:  []string{"Start an agent that handles it" + offered},
 		},
 		"who would is offline": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOffline, "resize")}},
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", api.AgentOffline, "resize")}},
 			tasks:   []UnhandledTask{resize},
 			what:    []string{"1 task of type resize in cluster c: no agent handles it"},
 			why:     []string{"agent r would, but it is offline since 2026-11-21T12:00:00Z"},
 			todo:    []string{"Start an agent that handles it" + offered},
 		},
 		"pinned": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}},
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}},
 			tasks:   []UnhandledTask{pinned},
 			what:    []string{"1 task of type resize in cluster c: agent a does not handle it"},
 			why:     []string{"agent a handles echo"},
 			todo:    []string{"Give agent a a handler for it, or cancel them: they are offered to it again and again until they expire."},
 		},
 		"pinned, with a capability": {
-			cluster: fleet.Cluster{Members: []fleet.Member{member("a", fleet.AgentOnline, "resize")}},
+			cluster: fleet.Cluster{Members: []fleet.Member{member("a", api.AgentOnline, "resize")}},
 			tasks:   []UnhandledTask{{Type: "resize", Agent: "a", Capabilities: []string{"gpu"}, Since: since}},
 			what:    []string{"1 task of type resize in cluster c: agent a does not handle it, or lacks the required capability gpu"},
 			why:     []string{"agent a handles resize"},
@@ -92,22 +93,22 @@ func TestOfUnhandled(t *testing.T) {
 		},
 		"capable, but of other types": {
 			cluster: fleet.Cluster{Members: []fleet.Member{able(echo, "gpu"),
-				member("r", fleet.AgentOnline, "resize")}},
+				member("r", api.AgentOnline, "resize")}},
 			tasks: []UnhandledTask{gpu},
 			what:  []string{"1 task of type resize in cluster c: no agent handles it and has the required capability gpu"},
 			why:   []string{"agent a handles echo"},
 			todo:  []string{"Start an agent that handles it" + offered},
 		},
 		"only a standby handles it": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Leader: "a",
-				LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "a",
+				LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}},
 			tasks: []UnhandledTask{resize},
 			what:  []string{"1 task of type resize in cluster c: the leader a does not handle it"},
 			why:   []string{"agent r would, but it does not lead"},
 			todo:  []string{"Give the leader a a handler for it, or cancel them: they are offered to it again and again until they expire."},
 		},
 		"no owner of a shard": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded},
+			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded},
 				Members: []fleet.Member{echo, render}},
 			tasks: []UnhandledTask{resize},
 			what:  []string{"1 task of type resize in cluster c: no agent handles it"},
@@ -117,14 +118,14 @@ func TestOfUnhandled(t *testing.T) {
 		"it fits on no agent": {
 			cluster: fleet.Cluster{Members: []fleet.Member{echo, render}},
 			tasks: []UnhandledTask{{Type: "echo", Agent: "a", Since: since,
-				Place: fleet.Demand{Resources: fleet.Amounts{CPU: "2"}}}},
+				Place: api.Demand{Resources: api.Amounts{CPU: "2"}}}},
 			what: []string{"1 task of type echo in cluster c: no agent that handles it has what it asks for"},
 			why:  []string{"it lacks resources that it tells of on 1 agent"},
 			todo: []string{"Start an agent that has it" + offered},
 		},
 		"nobody ends the processes of a command": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "exec")}},
-			tasks:   []UnhandledTask{{Type: "exec", Safety: fleet.Fenced, Since: since}},
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", api.AgentOnline, "exec")}},
+			tasks:   []UnhandledTask{{Type: "exec", Safety: api.Fenced, Since: since}},
 			what:    []string{"1 task of type exec in cluster c: no agent that handles it ends all processes of a command when it is lost, as a task of type exec that is fenced needs"},
 			why:     []string{"agents of this release on Linux do"},
 			todo:    []string{"Start an agent of this release on Linux, or submit such work as idempotent."},
@@ -138,8 +139,8 @@ func TestOfUnhandled(t *testing.T) {
 				require.Empty(t, WhyUnhandled(&c.cluster, &c.tasks[0]))
 			}
 			for _, p := range OfUnhandled(&c.cluster, c.tasks) {
-				require.Equal(t, SeverityWarning, p.Severity)
-				require.Equal(t, KindUnhandled, p.Kind)
+				require.Equal(t, api.SeverityWarning, p.Severity)
+				require.Equal(t, api.ProblemUnhandled, p.Kind)
 				require.Equal(t, since, *p.Since, "the first of them")
 				what, why, todo = append(what, p.What), append(why, p.Why), append(todo, p.Do)
 			}
@@ -156,12 +157,12 @@ func TestOfUnhandled(t *testing.T) {
 
 func TestBlocked(t *testing.T) {
 	t.Parallel()
-	member := fleet.Member{AgentID: "a", Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{
+	member := fleet.Member{AgentID: "a", Status: api.AgentOnline, AgentProfile: api.AgentProfile{
 		TaskTypes: []string{"build", "exec"}, Capabilities: []string{"gpu"},
-		Resources: &fleet.Inventory{Amounts: fleet.Amounts{Memory: "2Gi"}}}}
+		Resources: &api.Inventory{Amounts: api.Amounts{Memory: "2Gi"}}}}
 	suspect, lost := member, member
-	suspect.Status, lost.Status = fleet.AgentSuspect, fleet.AgentOffline
-	big := fleet.Demand{Resources: fleet.Amounts{Memory: "4Gi"}}
+	suspect.Status, lost.Status = api.AgentSuspect, api.AgentOffline
+	big := api.Demand{Resources: api.Amounts{Memory: "4Gi"}}
 	for name, c := range map[string]struct {
 		member fleet.Member
 		task   UnhandledTask
@@ -175,7 +176,7 @@ func TestBlocked(t *testing.T) {
 		"its agent":        {member, UnhandledTask{Type: "build", Agent: "a"}, false},
 		"another agent":    {member, UnhandledTask{Type: "build", Agent: "b"}, true},
 		"too big":          {member, UnhandledTask{Type: "build", Place: big}, true},
-		"ends no commands": {member, UnhandledTask{Type: "exec", Safety: fleet.Fenced}, true},
+		"ends no commands": {member, UnhandledTask{Type: "exec", Safety: api.Fenced}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +185,7 @@ func TestBlocked(t *testing.T) {
 	}
 	leader := member
 	leader.AgentID, leader.Capabilities = "l", nil
-	c := fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Leader: "l", LeaderEpoch: 1,
+	c := fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "l", LeaderEpoch: 1,
 		Members: []fleet.Member{member, leader}}
 	require.True(t, Blocked(&c, &UnhandledTask{Type: "build", Capabilities: []string{"gpu"}}), "the leader cannot")
 	require.False(t, Blocked(&c, &UnhandledTask{Type: "build"}))

@@ -7,19 +7,20 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // Waiting is what is known of a queued task.
 type Waiting struct {
-	Spec *fleet.TaskSpec
+	Spec *api.TaskSpec
 	// Lane is where it waits; empty: not known.
 	Lane string
 	// Running is how many tasks each agent runs now, by agent id; agents that are missing in it are not known to be
 	// busy.
 	Running map[string]int
 	// Held is what each agent's tasks have of its resources, by agent id; nil: not known.
-	Held map[string][]fleet.HeldTask
+	Held map[string][]api.HeldTask
 	// Ahead is about how many other tasks of the same or a better priority wait in its lane.
 	Ahead int64
 }
@@ -28,7 +29,7 @@ type Waiting struct {
 func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {
 		w.Lane = fleet.AgentLane(w.Spec.Agent)
-	} else if w.Lane == "" && c.Config.ReplicationMode != fleet.Sharded {
+	} else if w.Lane == "" && c.Config.ReplicationMode != api.Sharded {
 		types := c.LaneTypes()
 		w.Lane = fleet.LaneOf(w.Spec, 0, types.Apart(w.Spec.Type))
 	}
@@ -47,13 +48,13 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	switch name := c.Config.Name; {
 	case len(serving) == 0:
 		return fmt.Sprintf("no online agent in cluster %s%s", name, countOthers(c))
-	case c.Config.ReplicationMode == fleet.ActivePassive:
+	case c.Config.ReplicationMode == api.ActivePassive:
 		if servers := c.ServersOf(fleet.DefaultLane, nil); len(servers) == 1 {
 			who := fmt.Sprintf("agent %s, the leader of cluster %s,", servers[0].AgentID, name)
 			return whyOne(c, servers[0], who, w)
 		}
 		return fmt.Sprintf("cluster %s has no leader now; it waits for the next%s", name, leaseWords(c.LeaderFreeAt))
-	case c.Config.ReplicationMode == fleet.Sharded:
+	case c.Config.ReplicationMode == api.Sharded:
 		shard, known := fleet.ShardOfLane(w.Lane)
 		if !known {
 			return fmt.Sprintf("waiting for the agent of cluster %s that owns its shard", name)
@@ -95,7 +96,7 @@ func whyPinned(c *fleet.Cluster, w Waiting) string {
 
 // whyOne is about a task that only one agent may do now; who names that agent.
 func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
-	missing := slices.DeleteFunc(fleet.SortedSet(w.Spec.RequiredCapabilities), m.Can)
+	missing := slices.DeleteFunc(api.SortedSet(w.Spec.RequiredCapabilities), m.Can)
 	switch {
 	case len(missing) > 0:
 		return fmt.Sprintf("%s does not have %s", who, capabilityWords(missing))
@@ -105,7 +106,7 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s is not one that %s: %s", who, treeEndWords(w.Spec.Safety()), treeEndDo)
 	case !fleet.FitsOn(&w.Spec.Place, m.Resources):
 		return fmt.Sprintf("%s lacks %s", who, w.lackingOf(m, false))
-	case m.Status == fleet.AgentSuspect:
+	case m.Status == api.AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
 	case w.lackingOf(m, true) != "":
 		return fmt.Sprintf("%s has no room for it now: too little is free of %s%s", who, w.lackingOf(m, true),
@@ -120,7 +121,7 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 // whyAnyone is about a task that any capable agent may do.
 func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	name := c.Config.Name
-	has := func(m *fleet.Member) bool { return fleet.HasAll(m.Capabilities, w.Spec.RequiredCapabilities) }
+	has := func(m *fleet.Member) bool { return api.HasAll(m.Capabilities, w.Spec.RequiredCapabilities) }
 	capable := only(serving, has)
 	if len(capable) == 0 {
 		return whyIncapable(c, serving, w.Spec.RequiredCapabilities)
@@ -155,8 +156,8 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	answering, free := false, false
 	for _, m := range able {
 		slots += c.EffectiveSlots(m)
-		answering = answering || m.Status != fleet.AgentSuspect
-		free = free || m.Status != fleet.AgentSuspect && !w.busy(c, m)
+		answering = answering || m.Status != api.AgentSuspect
+		free = free || m.Status != api.AgentSuspect && !w.busy(c, m)
 	}
 	switch {
 	case !answering && len(able) == 1:
@@ -174,7 +175,7 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 // whyIncapable names the capabilities that no online agent has, and an agent that would have them all if it were
 // online.
 func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) string {
-	required = fleet.SortedSet(required)
+	required = api.SortedSet(required)
 	missing := slices.DeleteFunc(slices.Clone(required), func(capability string) bool {
 		return slices.ContainsFunc(serving, func(m *fleet.Member) bool { return m.Can(capability) })
 	})
@@ -185,7 +186,7 @@ func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) 
 		words += "all of the required capabilities " + strings.Join(required, ", ")
 	}
 	for i := range c.Members {
-		if m := &c.Members[i]; !m.Serving() && fleet.HasAll(m.Capabilities, required) {
+		if m := &c.Members[i]; !m.Serving() && api.HasAll(m.Capabilities, required) {
 			return words + fmt.Sprintf("; agent %s would, but it is %s%s", m.AgentID, statusWords(m.Status),
 				sinceWords(m))
 		}
@@ -236,7 +237,7 @@ func only(members []*fleet.Member, pass func(*fleet.Member) bool) []*fleet.Membe
 }
 
 // treeEndWords say what an agent cannot do that may leave processes of a command behind, and treeEndDo what to do.
-func treeEndWords(safety fleet.RetrySafety) string {
+func treeEndWords(safety api.RetrySafety) string {
 	return "ends all processes of a command when it is lost, as a task of type exec that is " + string(safety) +
 		" needs"
 }
@@ -275,12 +276,12 @@ func slotWords(n int) string {
 }
 
 func capabilityWords(capabilities []string) string {
-	set := fleet.SortedSet(capabilities)
-	return fleet.Plural(len(set), "the required capability ", "the required capabilities ") + strings.Join(set, ", ")
+	set := api.SortedSet(capabilities)
+	return api.Plural(len(set), "the required capability ", "the required capabilities ") + strings.Join(set, ", ")
 }
 
-func statusWords(s fleet.AgentStatus) string {
-	if s == fleet.AgentMaintenance {
+func statusWords(s api.AgentStatus) string {
+	if s == api.AgentMaintenance {
 		return "in maintenance"
 	}
 	return string(s)
@@ -316,12 +317,12 @@ func brakeWords(c *fleet.Cluster) string {
 
 // countOthers counts the members that take no work.
 func countOthers(c *fleet.Cluster) string {
-	counts := map[fleet.AgentStatus]int{}
+	counts := map[api.AgentStatus]int{}
 	for i := range c.Members {
 		counts[c.Members[i].Status]++
 	}
 	var parts []string
-	for _, s := range []fleet.AgentStatus{fleet.AgentOffline, fleet.AgentDraining, fleet.AgentMaintenance} {
+	for _, s := range []api.AgentStatus{api.AgentOffline, api.AgentDraining, api.AgentMaintenance} {
 		if n := counts[s]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, statusWords(s)))
 		}

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spelling"
 )
 
@@ -179,7 +179,7 @@ func (in *inspection) text(field string, n *yaml.Node, value encoding.TextUnmars
 }
 
 // bounded checks a number or a duration.
-func (in *inspection) bounded(field string, n *yaml.Node, b fleet.Bounds) {
+func (in *inspection) bounded(field string, n *yaml.Node, b api.Bounds) {
 	wholeNumbers(n)
 	var value any
 	switch {
@@ -196,7 +196,7 @@ func (in *inspection) bounded(field string, n *yaml.Node, b fleet.Bounds) {
 		value = n.Value
 	}
 	switch err := b.Check(value); {
-	case errors.Is(err, fleet.ErrDuration):
+	case errors.Is(err, api.ErrDuration):
 		in.report(n, field, "is %s", err)
 	case err != nil:
 		in.report(n, field, "%s", err)
@@ -242,7 +242,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 	}
 	in.each(field, n, func(key, value *yaml.Node, at string) {
 		if f, known := fields[key.Value]; known {
-			if b, bounded := fleet.BoundsOf(f); bounded && value.Kind != yaml.AliasNode {
+			if b, bounded := api.BoundsOf(f); bounded && value.Kind != yaml.AliasNode {
 				in.bounded(at, value, b)
 			} else {
 				in.value(at, value, f.Type)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestNumbersKeepTheirDigits(t *testing.T) {
@@ -31,7 +31,7 @@ func TestWholeNumbersInAnyForm(t *testing.T) {
 	type section struct {
 		Bounded int             `json:"bounded,omitempty" minimum:"1"`
 		Small   int32           `json:"small"`
-		Custom  fleet.Port      `json:"custom"`
+		Custom  api.ServicePort `json:"custom"`
 		Any     json.RawMessage `json:"any"`
 	}
 	for text, want := range map[string]string{

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Draft is the JSON Schema that schemas are written in.
@@ -105,7 +105,7 @@ func tags(tag reflect.StructTag, schema map[string]any, form bool) {
 
 // bounded reports whether Read wants a value where the field stands.
 func bounded(f reflect.StructField) bool {
-	_, is := fleet.BoundsOf(f)
+	_, is := api.BoundsOf(f)
 	return is
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/build"
 )
@@ -50,7 +50,7 @@ func TestExamples(t *testing.T) {
 			hub.Assign(protocol.Assignment{TaskID: "t1", Type: "echo", Payload: json.RawMessage(payload),
 				Labels: map[string]string{"a": "b"}})
 			result := hub.WaitResult("t1")
-			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 			require.JSONEq(t, payload, string(result.Output))
 
 			// While the result of the next finds no ear, the hub forgets the session: the agent registers again, as the
@@ -115,11 +115,11 @@ func TestNumbersAndHandlersThatGoWrong(t *testing.T) {
 				return hub.WaitResult(kind)
 			}
 			result := do("echo", numbers)
-			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 			require.Equal(t, numbers, flat(t, result.Output))
 			for kind, want := range map[string]string{"nan": "is no JSON", "object": "is no JSON", "raises": "division", "exits": ""} {
 				result := do(kind, "null")
-				require.Equal(t, fleet.AttemptFailed, result.Outcome, kind)
+				require.Equal(t, api.AttemptFailed, result.Outcome, kind)
 				require.Contains(t, result.Error, want)
 				require.NotEmpty(t, result.Error)
 				require.Equal(t, want == "is no JSON", result.NonRetryable, kind)
@@ -169,16 +169,16 @@ func TestCompleteExampleKnowsBundles(t *testing.T) {
 		hub := agenttest.NewHub(t, agenttest.Options{})
 		run(t, hub, []string{need(t, "python3"), "python/agent.py"})
 		require.True(t, hub.WaitRegistered(1).Bundles)
-		bundle := func(id, kind string, change func(*protocol.Assignment), payloads ...string) []fleet.ElementResult {
+		bundle := func(id, kind string, change func(*protocol.Assignment), payloads ...string) []api.ElementResult {
 			a := protocol.Assignment{TaskID: id, Type: kind}
 			for n, payload := range payloads {
-				a.Elements = append(a.Elements, fleet.Element{Number: 7 + n, ID: "a~.7", Attempt: 1,
+				a.Elements = append(a.Elements, api.Element{Number: 7 + n, ID: "a~.7", Attempt: 1,
 					Payload: json.RawMessage(payload)})
 			}
 			change(&a)
 			hub.Assign(a)
 			result := hub.WaitResult(id)
-			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			require.Equal(t, api.AttemptCompleted, result.Outcome, result.Error)
 			return result.Elements
 		}
 		as := func(*protocol.Assignment) {}
@@ -186,11 +186,11 @@ func TestCompleteExampleKnowsBundles(t *testing.T) {
 		require.Len(t, done, 3)
 		require.Equal(t, 8, done[1].Number)
 		require.JSONEq(t, payload, string(done[1].Output))
-		done = bundle("a~.b2", "sleep", func(a *protocol.Assignment) { a.Timeout = fleet.Duration(500 * time.Millisecond) },
+		done = bundle("a~.b2", "sleep", func(a *protocol.Assignment) { a.Timeout = api.Duration(500 * time.Millisecond) },
 			`{"seconds": 0.01}`, `{"seconds": 60}`, `{}`, `{"seconds": 0.01}`)
-		require.Equal(t, []fleet.AttemptOutcome{fleet.AttemptCompleted, fleet.AttemptTimedOut, fleet.AttemptFailed,
-			fleet.AttemptCompleted},
-			[]fleet.AttemptOutcome{done[0].Outcome, done[1].Outcome, done[2].Outcome, done[3].Outcome})
+		require.Equal(t, []api.AttemptOutcome{api.AttemptCompleted, api.AttemptTimedOut, api.AttemptFailed,
+			api.AttemptCompleted},
+			[]api.AttemptOutcome{done[0].Outcome, done[1].Outcome, done[2].Outcome, done[3].Outcome})
 		require.Contains(t, done[2].Error, "seconds")
 		require.Len(t, bundle("a~.b3", "sleep", as, `{"seconds": 1.2}`, `{"seconds": 1.2}`, `{"seconds": 1.2}`), 2,
 			"it reports after 2 s")
@@ -222,11 +222,11 @@ func stopsItsWork(t *testing.T, argv []string) {
 	as := func(*protocol.Assignment) {}
 	sleeps("cancelled", as)
 	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "cancelled", Attempt: 1})
-	require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("cancelled").Outcome)
+	require.Equal(t, api.AttemptCancelled, hub.WaitResult("cancelled").Outcome)
 
-	sleeps("late", func(a *protocol.Assignment) { a.Timeout = fleet.Duration(1500 * time.Millisecond) })
+	sleeps("late", func(a *protocol.Assignment) { a.Timeout = api.Duration(1500 * time.Millisecond) })
 	late := hub.WaitResult("late")
-	require.Equal(t, fleet.AttemptTimedOut, late.Outcome)
+	require.Equal(t, api.AttemptTimedOut, late.Outcome)
 	require.Equal(t, "timeout", late.ErrorType)
 
 	sleeps("dropped", as)
@@ -237,14 +237,14 @@ func stopsItsWork(t *testing.T, argv []string) {
 	})
 	require.Len(t, hub.Results(), 2)
 
-	sleeps("fenced", func(a *protocol.Assignment) { a.RetrySafety = fleet.Fenced })
+	sleeps("fenced", func(a *protocol.Assignment) { a.RetrySafety = api.Fenced })
 	sleeps("last", as)
 	for range 40 { // answers that renew no lease, until it has run out
 		hub.Fail(agenttest.OpPoll, unavailable)
 	}
-	require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("fenced").Outcome)
+	require.Equal(t, api.AttemptCancelled, hub.WaitResult("fenced").Outcome)
 	stop()
-	require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("last").Outcome)
+	require.Equal(t, api.AttemptCancelled, hub.WaitResult("last").Outcome)
 	hub.WaitGoodbye()
 	t.Log(<-ended)
 }

@@ -1,9 +1,13 @@
 package fleet
 
-import "slices"
+import (
+	"slices"
+
+	"mainstay.dev/mainstay/api"
+)
 
 // maxOpenLanes bounds the open lanes that a cluster lists. Its members always fit.
-const maxOpenLanes = MaxMembers + 1000
+const maxOpenLanes = api.MaxMembers + 1000
 
 // AgentLanes are the lanes of single agents in which work may wait. A hub polls an agent's own lane only while it is
 // open. Whoever puts work there opens it, also while the agent is away, and a hub that found it empty for a while has

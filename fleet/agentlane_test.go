@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -29,13 +30,13 @@ func TestAgentLanesOpenAndClose(t *testing.T) {
 
 func TestAgentLanesBeyondTheLimit(t *testing.T) {
 	t.Parallel()
-	c := fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}.WithDefaults()}
+	c := fleet.Cluster{Config: api.ClusterConfig{Name: "c"}.WithDefaults()}
 	c.Join(fleet.Join{AgentID: "agent-0", Instance: "1"}, "hub", time.Now())
 	require.Empty(t, c.OpenLanes)
-	for i := range fleet.MaxMembers + 2000 {
+	for i := range api.MaxMembers + 2000 {
 		c.OpenAgentLane(fmt.Sprintf("agent-%d", i))
 	}
-	require.Len(t, c.OpenLanes, fleet.MaxMembers+1000)
+	require.Len(t, c.OpenLanes, api.MaxMembers+1000)
 	require.Equal(t, "agent-0", c.OpenLanes[0].AgentID, "members stay")
 	c.CloseAgentLanes(slices.Clone(c.OpenLanes[1:]))
 	c.Join(fleet.Join{AgentID: "agent-9", Instance: "1"}, "hub", time.Now())

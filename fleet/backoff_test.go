@@ -6,21 +6,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for failures, base := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second,
 		20: 5 * time.Minute} {
-		got := Backoff(RetryPolicy{}, "t-1", failures)
+		got := Backoff(api.RetryPolicy{}, "t-1", failures)
 		require.GreaterOrEqual(t, got, base)
 		require.LessOrEqual(t, got, min(base+time.Second, 5*time.Minute))
-		require.Equal(t, got, Backoff(RetryPolicy{}, "t-1", failures), "replay must find the same value")
+		require.Equal(t, got, Backoff(api.RetryPolicy{}, "t-1", failures), "replay must find the same value")
 	}
-	require.NotEqual(t, Backoff(RetryPolicy{}, "t-1", 1), Backoff(RetryPolicy{}, "t-2", 1), "tasks are spread")
-	require.LessOrEqual(t, Backoff(RetryPolicy{InitialInterval: Duration(time.Millisecond)}, "t-1", 1),
+	require.NotEqual(t, Backoff(api.RetryPolicy{}, "t-1", 1), Backoff(api.RetryPolicy{}, "t-2", 1), "tasks are spread")
+	require.LessOrEqual(t, Backoff(api.RetryPolicy{InitialInterval: api.Duration(time.Millisecond)}, "t-1", 1),
 		2*time.Millisecond)
-	require.LessOrEqual(t, Backoff(RetryPolicy{}, "t-1", 1<<30), 5*time.Minute)
+	require.LessOrEqual(t, Backoff(api.RetryPolicy{}, "t-1", 1<<30), 5*time.Minute)
 }
 
 // For any policy that a task may have, the waits double from the initial one, with jitter on top of at most a second
@@ -30,7 +32,7 @@ func TestBackoffGrowsWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "initial"))
 		limit := time.Duration(rapid.Int64Range(int64(initial), int64(24*time.Hour)).Draw(t, "max"))
-		policy := RetryPolicy{InitialInterval: Duration(initial), MaxInterval: Duration(limit)}
+		policy := api.RetryPolicy{InitialInterval: api.Duration(initial), MaxInterval: api.Duration(limit)}
 		id := rapid.StringMatching(`[a-z0-9]{1,20}`).Draw(t, "id")
 		base, before := initial, time.Duration(0)
 		for failures := 1; failures <= 40; failures++ {
@@ -56,7 +58,7 @@ func TestBackoffIsSpread(t *testing.T) {
 	t.Parallel()
 	waits := map[time.Duration]bool{}
 	for i := range 200 {
-		waits[Backoff(RetryPolicy{}, "t-"+string(rune('a'+i)), 1)] = true
+		waits[Backoff(api.RetryPolicy{}, "t-"+string(rune('a'+i)), 1)] = true
 	}
 	require.Greater(t, len(waits), 190, "tasks that failed together are not tried again together")
 }

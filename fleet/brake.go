@@ -3,6 +3,8 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // AgentLoss is one agent that vanished and is not back.
@@ -17,7 +19,7 @@ type AgentLoss struct {
 // Brake stops automatic failover while a cluster has lost too many agents at once. Report losses and returns, then call
 // Settle; failovers wait while it is engaged. An agent that said goodbye or is drained is no loss.
 type Brake struct {
-	Policy BrakePolicy `json:"policy,omitzero"`
+	Policy api.BrakePolicy `json:"policy,omitzero"`
 	// Losses are the losses within the window, and while the brake is engaged also all since.
 	Losses    []AgentLoss `json:"losses,omitempty"`
 	EngagedAt time.Time   `json:"engaged_at,omitzero"`
@@ -76,7 +78,7 @@ func (b *Brake) Release() []string {
 func (b *Brake) Count() int { return count(b.Losses, func(l *AgentLoss) bool { return !l.Idle }) }
 
 // tooMany compares the losses with the agents online before them: those online now, and the lost.
-func (b *Brake) tooMany(policy BrakePolicy, online int) bool {
+func (b *Brake) tooMany(policy api.BrakePolicy, online int) bool {
 	lost := float64(b.Count())
 	return lost > policy.Share*(float64(online)+lost)
 }
@@ -153,7 +155,7 @@ func (c *Cluster) MissHub(hub string, working func(agent string) bool, at, now t
 		if m := &c.Members[i]; m.Hub == hub && m.Connected() && m.HubLostAt.IsZero() {
 			m.HubLostAt = now
 			if m.Serving() {
-				m.setStatus(AgentSuspect, "held by the mass-loss brake: its hub was lost, and too many agents with it", now)
+				m.setStatus(api.AgentSuspect, "held by the mass-loss brake: its hub was lost, and too many agents with it", now)
 			}
 		}
 	}
@@ -214,7 +216,7 @@ func (c *Cluster) AtSeveralHubs() bool {
 func (c *Cluster) HeldHubs(now time.Time) (over []string, next time.Time) {
 	for i := range c.Members {
 		m := &c.Members[i]
-		until := m.HubLostAt.Add(AttemptBackstop)
+		until := m.HubLostAt.Add(api.AttemptBackstop)
 		switch {
 		case m.HubLostAt.IsZero():
 		case !c.Braked() || !now.Before(until):
@@ -223,7 +225,7 @@ func (c *Cluster) HeldHubs(now time.Time) (over []string, next time.Time) {
 			next = until
 		}
 	}
-	return SortedSet(over), next
+	return api.SortedSet(over), next
 }
 
 // SetBrake records the state of a hub's brake, or of the one over all hubs (hub is empty); nil: not engaged.

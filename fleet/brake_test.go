@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // lose reports n losses, one each gap apart, and returns the time of the last.
@@ -25,25 +27,25 @@ func TestBrakeEngages(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		policy  BrakePolicy
+		policy  api.BrakePolicy
 		lost    int
 		gap     time.Duration
 		online  int // afterwards
 		engaged bool
 	}{
-		{"nothing happened", BrakePolicy{}, 0, 0, 0, false},
-		{"more than half at once", BrakePolicy{}, 6, 0, 4, true},
-		{"exactly half", BrakePolicy{}, 5, 0, 5, false},
-		{"all", BrakePolicy{}, 10, 0, 0, true},
-		{"too few to tell", BrakePolicy{}, 2, 0, 0, false},
-		{"just enough", BrakePolicy{}, 3, 0, 2, true},
-		{"within the window", BrakePolicy{}, 6, 1900 * time.Millisecond, 4, true},
-		{"slowly", BrakePolicy{}, 6, 5 * time.Second, 1, false},
-		{"own share", BrakePolicy{Share: 0.2}, 3, 0, 11, true},
-		{"own share not passed", BrakePolicy{Share: 0.2}, 3, 0, 12, false},
-		{"own least number", BrakePolicy{MinLost: 2}, 2, 0, 1, true},
-		{"own window", BrakePolicy{Window: Duration(time.Minute)}, 6, 5 * time.Second, 1, true},
-		{"turned off", BrakePolicy{Share: 1}, 100, 0, 0, false},
+		{"nothing happened", api.BrakePolicy{}, 0, 0, 0, false},
+		{"more than half at once", api.BrakePolicy{}, 6, 0, 4, true},
+		{"exactly half", api.BrakePolicy{}, 5, 0, 5, false},
+		{"all", api.BrakePolicy{}, 10, 0, 0, true},
+		{"too few to tell", api.BrakePolicy{}, 2, 0, 0, false},
+		{"just enough", api.BrakePolicy{}, 3, 0, 2, true},
+		{"within the window", api.BrakePolicy{}, 6, 1900 * time.Millisecond, 4, true},
+		{"slowly", api.BrakePolicy{}, 6, 5 * time.Second, 1, false},
+		{"own share", api.BrakePolicy{Share: 0.2}, 3, 0, 11, true},
+		{"own share not passed", api.BrakePolicy{Share: 0.2}, 3, 0, 12, false},
+		{"own least number", api.BrakePolicy{MinLost: 2}, 2, 0, 1, true},
+		{"own window", api.BrakePolicy{Window: api.Duration(time.Minute)}, 6, 5 * time.Second, 1, true},
+		{"turned off", api.BrakePolicy{Share: 1}, 100, 0, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +141,7 @@ func TestBrakeRelease(t *testing.T) {
 // A continue-as-new carries the whole state over, and a brake without losses is empty.
 func TestBrakeIsCarried(t *testing.T) {
 	t.Parallel()
-	b := Brake{Policy: BrakePolicy{Window: Duration(time.Minute)}}
+	b := Brake{Policy: api.BrakePolicy{Window: api.Duration(time.Minute)}}
 	require.True(t, b.Settle(1, lose(&b, 3, time.Second)))
 	text, err := json.Marshal(b)
 	require.NoError(t, err)
@@ -153,16 +155,16 @@ func TestBrakeIsCarried(t *testing.T) {
 
 func TestBrakePolicyValidate(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, BrakePolicy{}.WithDefaults().Validate())
-	require.Equal(t, BrakePolicy{Share: 0.5, MinLost: 3, Window: Duration(10 * time.Second)},
-		BrakePolicy{}.WithDefaults())
-	for name, bad := range map[string]BrakePolicy{
+	require.NoError(t, api.BrakePolicy{}.WithDefaults().Validate())
+	require.Equal(t, api.BrakePolicy{Share: 0.5, MinLost: 3, Window: api.Duration(10 * time.Second)},
+		api.BrakePolicy{}.WithDefaults())
+	for name, bad := range map[string]api.BrakePolicy{
 		"share":    {Share: 1.1},
 		"share ":   {Share: -0.1},
 		"share  ":  {Share: math.NaN()},
 		"min_lost": {MinLost: -1},
-		"window":   {Window: Duration(time.Millisecond)},
-		"window ":  {Window: Duration(time.Hour)},
+		"window":   {Window: api.Duration(time.Millisecond)},
+		"window ":  {Window: api.Duration(time.Hour)},
 	} {
 		require.Error(t, bad.WithDefaults().Validate(), name)
 	}
@@ -249,7 +251,7 @@ func TestBrakeOverHubs(t *testing.T) {
 			c.Miss("h1", []string{"a", "b"}, nil, noon)
 			for _, id := range []string{"a", "b"} {
 				m := c.Member(id)
-				require.True(t, c.Apply(Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline},
+				require.True(t, c.Apply(Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: api.AgentOffline},
 					"h1"))
 			}
 			c.Miss("h1", nil, nil, noon)
@@ -325,16 +327,16 @@ func TestBrakeHoldsTheAgentsOfALostHub(t *testing.T) {
 	}
 	c := lose()
 	require.Equal(t, []BrakeHold{{Since: noon, Lost: 4}}, c.BrakeHolds)
-	require.Equal(t, AgentSuspect, c.Member("a").Status)
+	require.Equal(t, api.AgentSuspect, c.Member("a").Status)
 	require.Equal(t, []string{"h2"}, c.Hubs(), "nobody asks the lost hub")
 	over, next := c.HeldHubs(noon.Add(20 * time.Second))
 	require.Empty(t, over)
-	require.Equal(t, noon.Add(15*time.Second+AttemptBackstop), next)
+	require.Equal(t, noon.Add(15*time.Second+api.AttemptBackstop), next)
 	over, _ = c.HeldHubs(next)
 	require.Equal(t, []string{"h1"}, over)
 	c.Join(Join{AgentID: "b", Instance: "b"}, "h1", next) // the hub is back
 	require.Equal(t, []string{"a", "d"}, c.LoseHub("h1", next))
-	require.Equal(t, AgentOnline, c.Member("b").Status)
+	require.Equal(t, api.AgentOnline, c.Member("b").Status)
 
 	c = lose()
 	c.ReleaseBrake()

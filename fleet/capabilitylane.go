@@ -3,6 +3,8 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -41,8 +43,8 @@ type LaneUse struct {
 // OpenLane opens the lane of tasks with such needs for a tenant (empty: none), so that hubs poll it until no task uses
 // it. It reports whether the lane is open. A tenant may have as many lanes as are then still free, so that there is
 // always one for the next tenant.
-func (l *CapabilityLanes) OpenLane(needs LaneNeeds, tenant string, now time.Time) bool {
-	needs.Capabilities = SortedSet(needs.Capabilities)
+func (l *CapabilityLanes) OpenLane(needs api.LaneNeeds, tenant string, now time.Time) bool {
+	needs.Capabilities = api.SortedSet(needs.Capabilities)
 	lane := LaneFor(&needs)
 	next := now.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
 	i, known := searchLaneUse(l.LaneUses, lane)
@@ -138,7 +140,7 @@ func (l *CapabilityLanes) SettleLanes(used []string, at time.Time) {
 }
 
 // FitOf is what the tasks of a lane need, if they ask for resources or have one type; nil: neither.
-func (l *CapabilityLanes) FitOf(lane string) *LaneNeeds {
+func (l *CapabilityLanes) FitOf(lane string) *api.LaneNeeds {
 	for i := range l.Fits {
 		if l.Fits[i].Lane == lane {
 			return &l.Fits[i].LaneNeeds

@@ -3,19 +3,21 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.
 type Member struct {
-	AgentProfile
-	AgentID      string      `json:"agent_id"`
-	Instance     string      `json:"instance_id"`
-	Epoch        int64       `json:"epoch"`
-	Registration int64       `json:"registration,omitempty"` // the process's newest registration that came; 0: it does not count them
-	Status       AgentStatus `json:"status"`
-	StatusSince  time.Time   `json:"status_since"`
-	StatusReason string      `json:"status_reason,omitempty"`
-	Hub          string      `json:"hub,omitempty"`
+	api.AgentProfile
+	AgentID      string          `json:"agent_id"`
+	Instance     string          `json:"instance_id"`
+	Epoch        int64           `json:"epoch"`
+	Registration int64           `json:"registration,omitempty"` // the process's newest registration that came; 0: it does not count them
+	Status       api.AgentStatus `json:"status"`
+	StatusSince  time.Time       `json:"status_since"`
+	StatusReason string          `json:"status_reason,omitempty"`
+	Hub          string          `json:"hub,omitempty"`
 	// HubLostAt is when its hub was lost, while the mass-loss brake holds the member nevertheless.
 	HubLostAt time.Time `json:"hub_lost_at,omitzero"`
 	// AwaitedUntil is until when work waits for it although it is lost; zero: none does.
@@ -43,28 +45,28 @@ type Member struct {
 }
 
 // Serving reports whether the member may get work.
-func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
+func (m *Member) Serving() bool { return m.Status == api.AgentOnline || m.Status == api.AgentSuspect }
 
 // MayHold reports whether the member may be given a role.
-func (m *Member) MayHold() bool { return m.Status == AgentOnline && !m.Stopping }
+func (m *Member) MayHold() bool { return m.Status == api.AgentOnline && !m.Stopping }
 
 // Connection is how the member stands with its hub, which publishes live of it.
-func (m *Member) Connection(live AgentStatus, now time.Time) Connection {
+func (m *Member) Connection(live api.AgentStatus, now time.Time) api.Connection {
 	switch {
 	case now.Before(m.AwaitedUntil):
-		return Disconnected
+		return api.Disconnected
 	case !m.Connected():
-		return GivenUp
-	case m.Status == AgentSuspect || !m.HubLostAt.IsZero():
-		return Disconnected
-	case live == AgentSuspect || live == AgentWarning:
-		return Reconnecting
+		return api.GivenUp
+	case m.Status == api.AgentSuspect || !m.HubLostAt.IsZero():
+		return api.Disconnected
+	case live == api.AgentSuspect || live == api.AgentWarning:
+		return api.Reconnecting
 	}
-	return Connected
+	return api.Connected
 }
 
 // Can reports whether the member has a capability.
-func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }
+func (m *Member) Can(capability string) bool { return api.HasAll(m.Capabilities, []string{capability}) }
 
 // HandlesAny reports whether the member has a handler for one of the types, or none are given.
 func (m *Member) HandlesAny(types []string) bool {
@@ -72,14 +74,14 @@ func (m *Member) HandlesAny(types []string) bool {
 }
 
 // CanRun reports whether the member has a handler and the capabilities for a task.
-func (m *Member) CanRun(t HeldTask) bool {
-	return m.Handles(t.Type) && HasAll(m.Capabilities, t.RequiredCapabilities)
+func (m *Member) CanRun(t api.HeldTask) bool {
+	return m.Handles(t.Type) && api.HasAll(m.Capabilities, t.RequiredCapabilities)
 }
 
 // Cluster is the state of one cluster, which its workflow keeps. Members are sorted by id.
 type Cluster struct {
-	Config  ClusterConfig `json:"config"`
-	Members []Member      `json:"members,omitempty"`
+	Config  api.ClusterConfig `json:"config"`
+	Members []Member          `json:"members,omitempty"`
 	// LastEpoch is the highest epoch ever given in this cluster. It only grows.
 	LastEpoch int64 `json:"last_epoch"`
 	// Version counts the changes of the directive; hubs keep the newest.
@@ -138,10 +140,10 @@ const MaxWatchers = 500
 // others.
 func (c *Cluster) Watch(job string) {
 	i, known := slices.BinarySearch(c.Watchers, job)
-	tenant, _ := CutTenant(job)
+	tenant, _ := api.CutTenant(job)
 	own := 0
 	for _, other := range c.Watchers {
-		if of, _ := CutTenant(other); of == tenant {
+		if of, _ := api.CutTenant(other); of == tenant {
 			own++
 		}
 	}
@@ -152,7 +154,7 @@ func (c *Cluster) Watch(job string) {
 
 // Join is a request of one agent process for membership.
 type Join struct {
-	AgentProfile
+	api.AgentProfile
 	AgentID      string `json:"agent_id"`
 	Instance     string `json:"instance_id"`
 	Registration int64  `json:"registration,omitempty"` // which of the process's registrations this is; 0: it does not count them
@@ -204,16 +206,16 @@ type Transition struct {
 	// Registration is the registration of the process that the hub saw change; 0: unknown.
 	Registration int64 `json:"registration,omitempty"`
 	// Status is empty in a change of health.
-	Status AgentStatus `json:"status,omitempty"`
-	Reason string      `json:"reason,omitempty"`
-	At     time.Time   `json:"at"`
+	Status api.AgentStatus `json:"status,omitempty"`
+	Reason string          `json:"reason,omitempty"`
+	At     time.Time       `json:"at"`
 	// Left: the agent said goodbye, so it is no member any more, and its roles are free at once.
 	Left bool `json:"left,omitempty"`
 	// LeaseRemaining is how long after the report the agent may go on with its roles; absent: a whole role lease.
-	LeaseRemaining *Duration `json:"lease_remaining,omitempty"`
+	LeaseRemaining *api.Duration `json:"lease_remaining,omitempty"`
 	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life.
-	Evidence     Evidence `json:"evidence,omitempty"`
-	NoticedAfter Duration `json:"noticed_after,omitempty"`
+	Evidence     api.Evidence `json:"evidence,omitempty"`
+	NoticedAfter api.Duration `json:"noticed_after,omitempty"`
 	// Attempts were under way on the agent, at most MaxTransfers of them; Unlisted counts the others.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
 	Unlisted int           `json:"unlisted,omitempty"`
@@ -224,37 +226,37 @@ type Transition struct {
 }
 
 // OnlineCount is the number of online members; suspect ones do not count.
-func (c *Cluster) OnlineCount() int { return count(c.Members, hasStatus(AgentOnline)) }
+func (c *Cluster) OnlineCount() int { return count(c.Members, hasStatus(api.AgentOnline)) }
 
 // HealthyCount is the number of online members whose health is not critical or worse.
 func (c *Cluster) HealthyCount() int {
 	return count(c.Members, func(m *Member) bool {
-		return m.Status == AgentOnline && !m.HealthLevel().WorseThan(HealthWarning)
+		return m.Status == api.AgentOnline && !m.HealthLevel().WorseThan(api.HealthWarning)
 	})
 }
 
-func hasStatus(s AgentStatus) func(*Member) bool {
+func hasStatus(s api.AgentStatus) func(*Member) bool {
 	return func(m *Member) bool { return m.Status == s }
 }
 
 // Status judges the cluster by its online and its healthy members. A cluster that never had an agent and wants none is
 // healthy.
-func (c *Cluster) Status() ClusterStatus {
+func (c *Cluster) Status() api.ClusterStatus {
 	online, healthy, wanted := c.OnlineCount(), c.HealthyCount(), c.Wanted()
 	switch {
 	case online < c.Config.MinAgents:
-		return ClusterCritical
+		return api.ClusterCritical
 	case online == 0 && (len(c.Members) > 0 || wanted > 0):
-		return ClusterCritical
+		return api.ClusterCritical
 	case healthy < wanted:
-		return ClusterDegraded
-	case wanted == 0 && healthy < len(c.Members)-count(c.Members, hasStatus(AgentMaintenance)):
-		return ClusterDegraded
+		return api.ClusterDegraded
+	case wanted == 0 && healthy < len(c.Members)-count(c.Members, hasStatus(api.AgentMaintenance)):
+		return api.ClusterDegraded
 	}
-	return ClusterHealthy
+	return api.ClusterHealthy
 }
 
 // EndsTree reports whether the member ends all processes of a task's command, or the task does not need that.
-func (m *Member) EndsTree(taskType string, safety RetrySafety) bool {
-	return m.EndsProcessTrees || !NeedsTreeEnd(taskType, safety)
+func (m *Member) EndsTree(taskType string, safety api.RetrySafety) bool {
+	return m.EndsProcessTrees || !api.NeedsTreeEnd(taskType, safety)
 }

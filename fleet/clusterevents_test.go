@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -17,10 +18,10 @@ func TestClusterChanges(t *testing.T) {
 	join := func(id, instance, hub string) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) {
 			c.Join(fleet.Join{AgentID: id, Instance: instance,
-				AgentProfile: fleet.AgentProfile{MaxTasks: 2}}, hub, now)
+				AgentProfile: api.AgentProfile{MaxTasks: 2}}, hub, now)
 		}
 	}
-	apply := func(id string, status fleet.AgentStatus, left bool) func(*fleet.Cluster) {
+	apply := func(id string, status api.AgentStatus, left bool) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) {
 			m := c.Member(id)
 			require.True(t, c.Apply(fleet.Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: status,
@@ -28,7 +29,7 @@ func TestClusterChanges(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		config fleet.ClusterConfig
+		config api.ClusterConfig
 		before []func(*fleet.Cluster)
 		step   func(*fleet.Cluster)
 		want   string
@@ -40,50 +41,50 @@ func TestClusterChanges(t *testing.T) {
 		"a new process": {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i2", "h1"),
 			want: "agent.replaced a 2"},
 		"after it was lost": {before: []func(*fleet.Cluster){join("a", "i1", "h1"),
-			apply("a", fleet.AgentOffline, false)}, step: join("a", "i2", "h1"), want: "agent.joined a 2"},
+			apply("a", api.AgentOffline, false)}, step: join("a", "i2", "h1"), want: "agent.joined a 2"},
 		"lost": {before: []func(*fleet.Cluster){join("a", "i1", "h1")},
-			step: apply("a", fleet.AgentOffline, false), want: "agent.lost a 1: gone"},
+			step: apply("a", api.AgentOffline, false), want: "agent.lost a 1: gone"},
 		"back": {before: []func(*fleet.Cluster){join("a", "i1", "h1"),
-			apply("a", fleet.AgentOffline, false)}, step: join("a", "i1", "h1"), want: "agent.recovered a 1"},
+			apply("a", api.AgentOffline, false)}, step: join("a", "i1", "h1"), want: "agent.recovered a 1"},
 		"another hub": {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i1", "h2"),
 			want: "agent.moved a 1"},
 		"the same again": {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i1", "h1"),
 			want: ""},
 		"suspect": {before: []func(*fleet.Cluster){join("a", "i1", "h1")},
-			step: apply("a", fleet.AgentSuspect, false), want: "agent.suspect a 1: gone"},
+			step: apply("a", api.AgentSuspect, false), want: "agent.suspect a 1: gone"},
 		"no longer suspect": {before: []func(*fleet.Cluster){join("a", "i1", "h1"),
-			apply("a", fleet.AgentSuspect, false)}, step: apply("a", fleet.AgentOnline,
+			apply("a", api.AgentSuspect, false)}, step: apply("a", api.AgentOnline,
 			false), want: "agent.recovered a 1: gone"},
 		"goodbye": {before: []func(*fleet.Cluster){join("a", "i1", "h1"), join("b", "i1", "h1")},
-			step: apply("a", fleet.AgentOffline, true), want: "agent.left a 1: it said goodbye"},
+			step: apply("a", api.AgentOffline, true), want: "agent.left a 1: it said goodbye"},
 		"the last of the list": {before: []func(*fleet.Cluster){join("a", "i1", "h1"), join("b", "i1", "h1")},
-			step: apply("b", fleet.AgentOffline, true), want: "agent.left b 2: it said goodbye"},
-		"forgotten": {config: fleet.ClusterConfig{MaxAgents: 1},
-			before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", fleet.AgentOffline, false)},
+			step: apply("b", api.AgentOffline, true), want: "agent.left b 2: it said goodbye"},
+		"forgotten": {config: api.ClusterConfig{MaxAgents: 1},
+			before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", api.AgentOffline, false)},
 			step:   join("b", "i1", "h1"),
 			want:   "agent.left a 1: it was offline for longest, and the cluster was full; agent.joined b 2"},
 		"a hub is lost": {before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h2"),
 			join("c", "i", "h1")}, step: func(c *fleet.Cluster) { c.LoseHub("h1", now) },
 			want: "agent.lost a 1: its hub was lost and it did not re-attach to another; agent.lost c 3: its hub was lost and it did not re-attach to another"},
 		"draining": {before: []func(*fleet.Cluster){join("a", "i", "h1")}, step: func(c *fleet.Cluster) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentDraining, Since: now,
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: api.AgentDraining, Since: now,
 				Reason: "upgrade", Drain: "c:d"}))
 		}, want: "agent.draining a 1: upgrade"},
 		"maintenance ends": {before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentMaintenance, Since: now}))
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: api.AgentMaintenance, Since: now}))
 		}}, step: func(c *fleet.Cluster) { _, _ = c.LiftCordon("a", "", now) }, want: "agent.in_service a 1"},
 		"gone in maintenance": {before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentMaintenance, Since: now}))
-		}}, step: apply("a", fleet.AgentOffline, true), want: "agent.left a 1: not connected any more; it stays in maintenance"},
-		"a leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: api.AgentMaintenance, Since: now}))
+		}}, step: apply("a", api.AgentOffline, true), want: "agent.left a 1: not connected any more; it stays in maintenance"},
+		"a leader": {config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
 			before: []func(*fleet.Cluster){join("a", "i", "h1")},
-			step:   func(c *fleet.Cluster) { c.Elect(fleet.SelectLeastLoaded, nil, now) }, want: "leader.elected a 2"},
-		"no leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			step:   func(c *fleet.Cluster) { c.Elect(api.SelectLeastLoaded, nil, now) }, want: "leader.elected a 2"},
+		"no leader": {config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
 			before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) {
-				c.Elect(fleet.SelectLeastLoaded, nil, now)
+				c.Elect(api.SelectLeastLoaded, nil, now)
 			}},
 			step: func(c *fleet.Cluster) { c.VacateLeader(time.Second, now) }, want: "leader.vacated a 0"},
-		"shards": {config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4},
+		"shards": {config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 4},
 			before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h1")},
 			step:   func(c *fleet.Cluster) { c.AssignShards(time.Second, now) },
 			want:   "shard.assigned a 0 [0 2]; shard.assigned b 0 [1 3]"},
@@ -100,7 +101,7 @@ func TestClusterChanges(t *testing.T) {
 		"configured": {step: func(c *fleet.Cluster) { c.Config.DesiredAgents = 5 }, want: "cluster.configured "},
 		"worse health": {before: []func(*fleet.Cluster){join("a", "i", "h1")}, step: func(c *fleet.Cluster) {
 			require.True(t, c.Apply(fleet.Transition{AgentID: "a", Instance: "i", Epoch: 1, At: now,
-				Health: &fleet.MemberHealth{Level: fleet.HealthDegraded, Why: "cpu"}}, "h1"))
+				Health: &fleet.MemberHealth{Level: api.HealthDegraded, Why: "cpu"}}, "h1"))
 		}, want: "agent.health a 1 degraded: cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,15 +124,15 @@ func TestClusterChanges(t *testing.T) {
 // A new leader's event names the leader before, although the seat was empty in between.
 func TestElectedLeaderHasAPrevious(t *testing.T) {
 	t.Parallel()
-	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", ReplicationMode: fleet.ActivePassive}.WithDefaults()}
+	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", ReplicationMode: api.ActivePassive}.WithDefaults()}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, id := range []string{"a", "b"} {
 		c.Join(fleet.Join{AgentID: id, Instance: "i"}, "h1", now)
 	}
-	c.Elect(fleet.SelectLeastLoaded, nil, now)
+	c.Elect(api.SelectLeastLoaded, nil, now)
 	c.VacateLeader(0, now)
 	was := c.Snapshot()
-	c.Elect(fleet.SelectLeastLoaded, nil, now)
+	c.Elect(api.SelectLeastLoaded, nil, now)
 	events := c.Changes(was, now)
 	require.Len(t, events, 1)
 	require.Equal(t, "b", events[0].AgentID)
@@ -141,7 +142,7 @@ func TestElectedLeaderHasAPrevious(t *testing.T) {
 func inShort(events []fleet.Event) string {
 	var list []string
 	for _, e := range events {
-		line := strings.TrimPrefix(string(e.Type), fleet.EventPrefix) + " " + e.AgentID
+		line := strings.TrimPrefix(string(e.Type), api.EventPrefix) + " " + e.AgentID
 		if e.AgentID != "" {
 			line += fmt.Sprintf(" %d", e.Epoch)
 		}

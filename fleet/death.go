@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // maxDeaths is how many proofs of death a cluster remembers.
@@ -64,7 +66,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	case m == nil:
 		return errors.New("the agent is not a member of the cluster")
 	case p.Instance != "" && p.Instance != m.Instance, p.PID != 0 && p.PID != m.PID, p.Host != "" && p.Host != m.Host,
-		p.Spawner != "" && p.Spawner != m.Metadata[MetadataSpawner],
+		p.Spawner != "" && p.Spawner != m.Metadata[api.MetadataSpawner],
 		!p.EndedAt.IsZero() && p.endedBefore(m.StartedAt):
 		return errors.New("the agent's newest process is another one than the proof is about")
 	case c.Deaths.Of(m.AgentID, m.Instance) != nil:
@@ -75,7 +77,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	c.Deaths = append(c.Deaths, Death{AgentID: m.AgentID, Instance: m.Instance, At: now,
 		Reason: noteOf(fmt.Sprintf("proof of death by %s: %s", p.By, p.Proof))})
 	c.Deaths = c.Deaths[max(0, len(c.Deaths)-maxDeaths):]
-	if m.Status == AgentOffline {
+	if m.Status == api.AgentOffline {
 		c.freeRoles(m.AgentID, now)
 		m.AwaitedUntil = time.Time{}
 	}

@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestDepartures(t *testing.T) {
 	t.Parallel()
-	c := Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}
+	c := Cluster{Config: api.ClusterConfig{Name: "c"}.WithDefaults()}
 	at := time.Unix(1_800_000_000, 0)
 	leave := func(id string) {
-		joined := c.Join(Join{AgentID: id, Instance: "i", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)
-		require.True(t, c.Apply(Transition{AgentID: id, Instance: "i", Epoch: joined.Epoch, Status: AgentOffline,
+		joined := c.Join(Join{AgentID: id, Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}, "h", at)
+		require.True(t, c.Apply(Transition{AgentID: id, Instance: "i", Epoch: joined.Epoch, Status: api.AgentOffline,
 			At: at, Left: true}, "h"))
 	}
 	leave("a")
@@ -23,7 +25,7 @@ func TestDepartures(t *testing.T) {
 	require.Equal(t, at, got.At)
 	leave("a")
 	require.Len(t, c.Departures, 1, "the newest departure counts")
-	c.Join(Join{AgentID: "a", Instance: "j", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)
+	c.Join(Join{AgentID: "a", Instance: "j", AgentProfile: api.AgentProfile{MaxTasks: 1}}, "h", at)
 	_, known = c.Departures.Of("a")
 	require.False(t, known, "it is back")
 	for i := range maxDepartures + 5 {
@@ -59,7 +61,7 @@ func TestBrakeHolds(t *testing.T) {
 func TestTenantWeights(t *testing.T) {
 	t.Parallel()
 	many := map[string]float64{}
-	for i := range MaxTenantWeights + 1 {
+	for i := range api.MaxTenantWeights + 1 {
 		many[fmt.Sprint("t", i)] = 1
 	}
 	for name, c := range map[string]struct {
@@ -73,7 +75,7 @@ func TestTenantWeights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := ClusterConfig{Name: "c", TenantWeights: c.weights}.WithDefaults().Validate()
+			err := api.ClusterConfig{Name: "c", TenantWeights: c.weights}.WithDefaults().Validate()
 			if c.want == "" {
 				require.NoError(t, err)
 				return

@@ -6,14 +6,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // AtDeadline explains what happens to work that a drain takes off its agent, which has certainly stopped by then.
-func AtDeadline(safety RetrySafety) string {
+func AtDeadline(safety api.RetrySafety) string {
 	switch safety {
-	case AtMostOnce, Unmarked:
+	case api.AtMostOnce, api.Unmarked:
 		return "goes to review: it may have begun and is not repeated by itself"
-	case Idempotent, Fenced:
+	case api.Idempotent, api.Fenced:
 		return "runs again on another agent"
 	}
 	return "runs again on another agent, or goes to review if it is at_most_once"
@@ -30,9 +32,9 @@ const (
 type Cordon struct {
 	AgentID string `json:"agent_id"`
 	// Status is AgentDraining while the agent finishes its work, else AgentMaintenance.
-	Status AgentStatus `json:"status"`
-	Since  time.Time   `json:"since"`
-	Reason string      `json:"reason,omitempty"`
+	Status api.AgentStatus `json:"status"`
+	Since  time.Time       `json:"since"`
+	Reason string          `json:"reason,omitempty"`
 	// Drain is the id of the drain that set it; empty for a cordon by hand.
 	Drain string `json:"drain,omitempty"`
 }
@@ -65,7 +67,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 		c.Cordons = slices.Insert(c.Cordons, i, k)
 	} else {
 		old := &c.Cordons[i]
-		if old.Status == AgentDraining && old.Drain != k.Drain {
+		if old.Status == api.AgentDraining && old.Drain != k.Drain {
 			return fmt.Errorf("the agent is being drained by %s: cancel that first, or wait for its end", old.Drain)
 		}
 		k.Reason = cmp.Or(k.Reason, old.Reason)
@@ -86,7 +88,7 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 		return false, nil
 	}
 	switch k := &c.Cordons[i]; {
-	case k.Status == AgentDraining && k.Drain != drain:
+	case k.Status == api.AgentDraining && k.Drain != drain:
 		return false, fmt.Errorf("the agent is being drained by %s: cancel that drain", k.Drain)
 	case drain != "" && k.Drain != drain:
 		return false, nil // somebody else has cordoned it since
@@ -94,11 +96,11 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 	c.Cordons = slices.Delete(c.Cordons, i, i+1)
 	if m := c.Member(agentID); m != nil {
 		switch {
-		case m.Status != AgentDraining && m.Status != AgentMaintenance:
+		case m.Status != api.AgentDraining && m.Status != api.AgentMaintenance:
 		case m.Hub == "":
-			m.setStatus(AgentOffline, "not connected since before its maintenance ended", now)
+			m.setStatus(api.AgentOffline, "not connected since before its maintenance ended", now)
 		default:
-			m.setStatus(AgentOnline, "", now)
+			m.setStatus(api.AgentOnline, "", now)
 			m.Relieved = false
 		}
 	}
@@ -113,13 +115,13 @@ func (m *Member) settleCordon(c *Cluster, now time.Time) {
 	case k == nil:
 	case m.Connected():
 		m.setStatus(k.Status, k.Reason, now)
-	case k.Status == AgentMaintenance:
-		m.setStatus(AgentMaintenance, k.Reason, now)
+	case k.Status == api.AgentMaintenance:
+		m.setStatus(api.AgentMaintenance, k.Reason, now)
 	}
 }
 
 // Connected reports whether a hub has a session of the agent, cordoned or not.
-func (m *Member) Connected() bool { return m.Status != AgentOffline && m.Hub != "" }
+func (m *Member) Connected() bool { return m.Status != api.AgentOffline && m.Hub != "" }
 
 // HealingDrainPrefix begins the names of healing's drains, which distinguishes them from those of people.
 const HealingDrainPrefix = "healing-"

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestElect(t *testing.T) {
@@ -21,17 +23,17 @@ func TestElect(t *testing.T) {
 		{"least loaded", nil, map[string]int{"a": 2, "b": 1, "c": 1}, "b", time.Time{}},
 		{"load is a share of the slots", func(c *Cluster) { c.Member("c").MaxTasks = 100 },
 			map[string]int{"a": 1, "b": 1, "c": 5}, "c", time.Time{}},
-		{"only the online", func(c *Cluster) { c.become("a", AgentSuspect); c.become("b", AgentDraining) },
+		{"only the online", func(c *Cluster) { c.become("a", api.AgentSuspect); c.become("b", api.AgentDraining) },
 			map[string]int{"c": 9}, "c", time.Time{}},
 		{"nobody", func(c *Cluster) {
-			c.become("a", AgentSuspect)
-			c.become("b", AgentMaintenance)
-			c.become("c", AgentOffline)
+			c.become("a", api.AgentSuspect)
+			c.become("b", api.AgentMaintenance)
+			c.become("c", api.AgentOffline)
 		}, nil, "", time.Time{}},
 		{"leader serves", func(c *Cluster) { c.Promote("b", noon) }, nil, "", time.Time{}},
-		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentSuspect) }, nil, "",
+		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); c.become("b", api.AgentSuspect) }, nil, "",
 			time.Time{}},
-		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentOffline) },
+		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); c.become("b", api.AgentOffline) },
 			nil, "", time.Time{}},
 		{"lease may still run", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(time.Nanosecond, noon) }, nil,
 			"", noon.Add(1)},
@@ -44,21 +46,21 @@ func TestElect(t *testing.T) {
 		{"the leader before when it is alone", func(c *Cluster) {
 			c.Promote("a", noon)
 			c.VacateLeader(0, noon)
-			c.become("b", AgentOffline)
-			c.become("c", AgentOffline)
+			c.become("b", api.AgentOffline)
+			c.become("c", api.AgentOffline)
 		}, nil, "a", time.Time{}},
-		{"not in active_active", func(c *Cluster) { c.Config.ReplicationMode = ActiveActive }, nil, "", time.Time{}},
-		{"not in sharded", func(c *Cluster) { c.Config.ReplicationMode = Sharded }, nil, "", time.Time{}},
+		{"not in active_active", func(c *Cluster) { c.Config.ReplicationMode = api.ActiveActive }, nil, "", time.Time{}},
+		{"not in sharded", func(c *Cluster) { c.Config.ReplicationMode = api.Sharded }, nil, "", time.Time{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := clusterOf(ActivePassive, "a", "b", "c")
+			c := clusterOf(api.ActivePassive, "a", "b", "c")
 			if tt.change != nil {
 				tt.change(c)
 			}
 			before := *c
-			got, ok := c.Elect(SelectLeastLoaded, tt.loads, noon)
+			got, ok := c.Elect(api.SelectLeastLoaded, tt.loads, noon)
 			require.Equal(t, tt.leader != "", ok)
 			require.Equal(t, tt.leader, got.Leader)
 			require.Equal(t, tt.wait, got.WaitUntil)
@@ -80,22 +82,22 @@ func TestElect(t *testing.T) {
 // Each strategy has its own choice here, so one that is ignored is noticed.
 func TestElectByStrategy(t *testing.T) {
 	t.Parallel()
-	for strategy, want := range map[SelectionStrategy][]string{
-		SelectStandby:     {"d", "c"}, // as long as they stand by
-		SelectLeastLoaded: {"c", "b"},
-		SelectRoundRobin:  {"b", "d"},
-		SelectAffinity:    {"e", "b"}, // the group of a, and then the group of e, which is nobody else's: the zone
+	for strategy, want := range map[api.SelectionStrategy][]string{
+		api.SelectStandby:     {"d", "c"}, // as long as they stand by
+		api.SelectLeastLoaded: {"c", "b"},
+		api.SelectRoundRobin:  {"b", "d"},
+		api.SelectAffinity:    {"e", "b"}, // the group of a, and then the group of e, which is nobody else's: the zone
 	} {
 		t.Run(string(strategy), func(t *testing.T) {
 			t.Parallel()
-			c := clusterOf(ActivePassive, "a", "b", "c", "d", "e")
+			c := clusterOf(api.ActivePassive, "a", "b", "c", "d", "e")
 			c.Promote("a", noon)
 			c.Standbys = []string{"d", "c", "b", "e"}
 			c.Member("a").Group, c.Member("e").Group = "g1", "g1"
 			c.Member("e").Zone, c.Member("b").Zone = "z1", "z1"
 			loads := map[string]int{"b": 2, "c": 1, "d": 3, "e": 4}
 			for _, leader := range want {
-				c.become(c.Leader, AgentOffline)
+				c.become(c.Leader, api.AgentOffline)
 				c.VacateLeader(roleLease, noon)
 				chosen, ok := c.ChooseSuccessor(strategy, loads)
 				require.True(t, ok)
@@ -112,39 +114,39 @@ func TestElectByStrategy(t *testing.T) {
 // A successor that is lost too is replaced by the next that the strategy picks.
 func TestSuccessorIsLost(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b", "c")
+	c := clusterOf(api.ActivePassive, "a", "b", "c")
 	c.Promote("a", noon)
-	c.become("a", AgentOffline)
+	c.become("a", api.AgentOffline)
 	c.VacateLeader(roleLease, noon)
-	chosen, ok := c.ChooseSuccessor(SelectLeastLoaded, nil)
+	chosen, ok := c.ChooseSuccessor(api.SelectLeastLoaded, nil)
 	require.True(t, ok)
 	require.Equal(t, "b", chosen)
-	c.become("b", AgentOffline)
-	won, ok := c.Elect(SelectLeastLoaded, nil, noon.Add(roleLease))
+	c.become("b", api.AgentOffline)
+	won, ok := c.Elect(api.SelectLeastLoaded, nil, noon.Add(roleLease))
 	require.True(t, ok)
 	require.Equal(t, "c", won.Leader)
 }
 
 func TestLeaderIsDemoted(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b", "c")
-	_, _ = c.Elect(SelectLeastLoaded, nil, noon)
+	c := clusterOf(api.ActivePassive, "a", "b", "c")
+	_, _ = c.Elect(api.SelectLeastLoaded, nil, noon)
 	require.Equal(t, []string{"b", "c"}, c.Standbys)
 
 	require.Equal(t, "a", c.VacateLeader(roleLease, noon))
 	require.Empty(t, c.VacateLeader(time.Hour, noon), "once")
 	require.Equal(t, noon.Add(roleLease), c.LeaderFreeAt, "the second call did not prolong the wait")
 	c.RefreshStandbys()
-	won, ok := c.Elect(SelectLeastLoaded, nil, noon.Add(roleLease))
+	won, ok := c.Elect(api.SelectLeastLoaded, nil, noon.Add(roleLease))
 	require.True(t, ok)
 	require.Equal(t, "b", won.Leader)
 	require.Equal(t, "a", won.Previous)
 	require.Equal(t, []string{"c", "a"}, c.Standbys, "it became standby last")
 
 	t.Log("a leader that died is no standby")
-	c.become("b", AgentOffline)
+	c.become("b", api.AgentOffline)
 	c.VacateLeader(0, noon)
-	won, ok = c.Elect(SelectLeastLoaded, nil, noon.Add(2*roleLease))
+	won, ok = c.Elect(api.SelectLeastLoaded, nil, noon.Add(2*roleLease))
 	require.True(t, ok)
 	require.Equal(t, "a", won.Leader, "the id decides, not how long one stands by")
 	require.Equal(t, "b", won.Previous)
@@ -153,8 +155,8 @@ func TestLeaderIsDemoted(t *testing.T) {
 
 func TestPromote(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b", "c")
-	c.become("c", AgentSuspect)
+	c := clusterOf(api.ActivePassive, "a", "b", "c")
+	c.become("c", api.AgentSuspect)
 	for _, id := range []string{"c", "z", ""} {
 		_, ok := c.Promote(id, noon)
 		require.False(t, ok, id)
@@ -199,17 +201,17 @@ func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 		w.runs++
 		w.alive[agent] = string(rune('A' + w.runs))
 		if w.Join(Join{AgentID: agent, Instance: w.alive[agent],
-			AgentProfile: AgentProfile{MaxTasks: 4}}, "h", w.now).Replaced != "" {
+			AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h", w.now).Replaced != "" {
 			vacate(agent, false)
 		}
 	case "attach":
 		if w.alive[agent] != "" && m != nil {
 			w.Join(Join{AgentID: agent, Instance: w.alive[agent],
-				AgentProfile: AgentProfile{MaxTasks: 4}}, "h", w.now)
+				AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h", w.now)
 		}
 	case "lose":
 		if m != nil {
-			w.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: w.now},
+			w.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: api.AgentOffline, At: w.now},
 				"h")
 			vacate(agent, false)
 		}
@@ -220,9 +222,9 @@ func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 			delete(w.alive, agent)
 		}
 	case "status":
-		if m != nil && m.Status != AgentOffline {
-			m.setStatus(rapid.SampledFrom([]AgentStatus{AgentOnline, AgentSuspect, AgentDraining,
-				AgentMaintenance}).Draw(t, "status"), "", w.now)
+		if m != nil && m.Status != api.AgentOffline {
+			m.setStatus(rapid.SampledFrom([]api.AgentStatus{api.AgentOnline, api.AgentSuspect, api.AgentDraining,
+				api.AgentMaintenance}).Draw(t, "status"), "", w.now)
 			if !m.Serving() {
 				vacate(agent, false)
 			}
@@ -238,7 +240,7 @@ func (w *world) process(agent string) process { return process{agent, w.Member(a
 func TestElectionModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{Cluster: clusterOf(ActivePassive), now: noon, alive: map[string]string{}}
+		w := &world{Cluster: clusterOf(api.ActivePassive), now: noon, alive: map[string]string{}}
 		leases := map[process]time.Time{}
 		var lastEpoch int64
 		leading := process{}
@@ -262,7 +264,7 @@ func TestElectionModel(t *testing.T) {
 			}
 			freeAt, vacant := w.LeaderFreeAt, w.Leader == ""
 			loads := map[string]int{"a": rapid.IntRange(0, 4).Draw(t, "load")}
-			won, ok := w.Elect(SelectLeastLoaded, loads, w.now)
+			won, ok := w.Elect(api.SelectLeastLoaded, loads, w.now)
 			switch {
 			case ok:
 				if !vacant || w.now.Before(freeAt) || won.Epoch <= lastEpoch {
@@ -272,7 +274,7 @@ func TestElectionModel(t *testing.T) {
 			case vacant && !w.now.Before(freeAt) && w.HealthyCount() > 0:
 				t.Fatal("a vacant, free seat and an online member, but no leader")
 			}
-			if w.Leader != "" && w.RoleOf(w.Leader) == RoleLeader {
+			if w.Leader != "" && w.RoleOf(w.Leader) == api.RoleLeader {
 				leases[w.process(w.Leader)] = w.now.Add(roleLease)
 			}
 			var holders []process
@@ -287,10 +289,10 @@ func TestElectionModel(t *testing.T) {
 			leaders := 0
 			for _, m := range w.Members {
 				role := w.RoleOf(m.AgentID)
-				if role == RoleLeader {
+				if role == api.RoleLeader {
 					leaders++
 				}
-				if (role == RoleStandby) != (m.Status == AgentOnline && m.AgentID != w.Leader) {
+				if (role == api.RoleStandby) != (m.Status == api.AgentOnline && m.AgentID != w.Leader) {
 					t.Fatalf("%s is %s and has role %s", m.AgentID, m.Status, role)
 				}
 			}
@@ -306,19 +308,19 @@ func TestElectionModel(t *testing.T) {
 func TestManualElection(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	c := Cluster{Config: ClusterConfig{Name: "c", ReplicationMode: ActivePassive, ManualElection: true}.WithDefaults(),
-		Members: []Member{{AgentID: "a", Status: AgentOnline}, {AgentID: "b", Status: AgentOnline}}}
-	first, elected := c.Elect(SelectLeastLoaded, nil, now)
+	c := Cluster{Config: api.ClusterConfig{Name: "c", ReplicationMode: api.ActivePassive, ManualElection: true}.WithDefaults(),
+		Members: []Member{{AgentID: "a", Status: api.AgentOnline}, {AgentID: "b", Status: api.AgentOnline}}}
+	first, elected := c.Elect(api.SelectLeastLoaded, nil, now)
 	require.True(t, elected)
 	require.Equal(t, "a", first.Leader)
 
 	c.VacateLeader(0, now)
-	c.Member("a").Status = AgentOffline
-	_, elected = c.Elect(SelectLeastLoaded, nil, now)
+	c.Member("a").Status = api.AgentOffline
+	_, elected = c.Elect(api.SelectLeastLoaded, nil, now)
 	require.False(t, elected, "nobody takes the seat by itself")
 	require.False(t, c.Contested(now))
-	c.Member("a").Status = AgentOnline
-	again, elected := c.Elect(SelectLeastLoaded, nil, now)
+	c.Member("a").Status = api.AgentOnline
+	again, elected := c.Elect(api.SelectLeastLoaded, nil, now)
 	require.True(t, elected)
 	require.Equal(t, "a", again.Leader, "it is back")
 	require.Greater(t, again.Epoch, first.Epoch)
@@ -328,9 +330,9 @@ func TestManualElection(t *testing.T) {
 	require.True(t, promoted, "a person may")
 	require.Equal(t, "b", byHand.Leader)
 	c.VacateLeader(0, now)
-	c.Member("b").Status = AgentOffline
+	c.Member("b").Status = api.AgentOffline
 	c.Config.ManualElection = false
-	on, elected := c.Elect(SelectLeastLoaded, nil, now)
+	on, elected := c.Elect(api.SelectLeastLoaded, nil, now)
 	require.True(t, elected, "elections were turned on")
 	require.Equal(t, "a", on.Leader)
 }

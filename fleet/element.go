@@ -1,10 +1,14 @@
 package fleet
 
+import (
+	"mainstay.dev/mainstay/api"
+)
+
 // EndOfElement is what Redeliver wants to know of an element that did not complete.
-func EndOfElement(r *ElementResult) AttemptEnd {
+func EndOfElement(r *api.ElementResult) AttemptEnd {
 	end := AttemptEnd{Outcome: r.Outcome, Begun: true, Final: r.NonRetryable, Reason: r.Error, ErrorType: r.ErrorType}
 	if !r.Stuck {
-		end.LeaseRemaining = new(Duration) // its handler has returned
+		end.LeaseRemaining = new(api.Duration) // its handler has returned
 	}
 	return end
 }

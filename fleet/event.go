@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Event is something that happened in a fleet. Fields that do not apply are left out.
 type Event struct {
 	// Seq counts the events of one source: a cluster, or a hub's process. It only grows.
-	Seq  int64     `json:"seq,omitempty"`
-	Type EventType `json:"type"`
-	Time time.Time `json:"time"`
-	EventData
+	Seq  int64         `json:"seq,omitempty"`
+	Type api.EventType `json:"type"`
+	Time time.Time     `json:"time"`
+	api.EventData
 }
 
 // maxEventReason bounds the text of an event in bytes, since rings hold many.
@@ -23,8 +25,9 @@ const MaxEventsKept = 512
 
 // tenantEvents are the types that one tenant can cause many of. A log keeps the newest maxTenantEvents of each, so that
 // they leave room for what concerns all.
-var tenantEvents = []EventType{EventScheduleFailed, EventQuarantined, EventStepCorrected, EventStepEscalated,
-	EventDeployment}
+var tenantEvents = []api.EventType{api.EventScheduleFailed, api.EventQuarantined, api.EventStepCorrected,
+	api.EventStepEscalated,
+	api.EventDeployment}
 
 const maxTenantEvents = 64
 
@@ -39,7 +42,7 @@ type EventLog struct {
 func (l *EventLog) Add(e Event, limit int) {
 	l.Seq++
 	e.Seq = l.Seq
-	e.Reason = Shorten(e.Reason, maxEventReason)
+	e.Reason = api.Shorten(e.Reason, maxEventReason)
 	if slices.Contains(tenantEvents, e.Type) {
 		l.makeRoom(e.Type)
 	}
@@ -51,7 +54,7 @@ func (l *EventLog) Add(e Event, limit int) {
 }
 
 // makeRoom drops the oldest event of a type that has its share of the log.
-func (l *EventLog) makeRoom(of EventType) {
+func (l *EventLog) makeRoom(of api.EventType) {
 	first, n := 0, 0
 	for i := len(l.Events) - 1; i >= 0; i-- {
 		if l.Events[i].Type == of {
@@ -101,8 +104,8 @@ type ClusterSnapshot struct {
 type memberSnapshot struct {
 	agent, instance, hub string
 	epoch                int64
-	status               AgentStatus
-	health               HealthLevel
+	status               api.AgentStatus
+	health               api.HealthLevel
 }
 
 // Snapshot copies the state for Changes.
@@ -158,7 +161,7 @@ func (c *Cluster) Changes(since *ClusterSnapshot, now time.Time) []Event {
 	}
 	since.takeOthers(c)
 	if since.revision != revision {
-		d.add(EventClusterConfigured, EventData{})
+		d.add(api.EventClusterConfigured, api.EventData{})
 	}
 	if c.Scaling != nil {
 		d.events, c.Scaling.Events = append(d.events, c.Scaling.Events...), nil
@@ -173,9 +176,9 @@ type clusterChanges struct {
 	events  []Event
 }
 
-func (d *clusterChanges) add(t EventType, data EventData) { d.addAt(t, d.now, data) }
+func (d *clusterChanges) add(t api.EventType, data api.EventData) { d.addAt(t, d.now, data) }
 
-func (d *clusterChanges) addAt(t EventType, at time.Time, data EventData) {
+func (d *clusterChanges) addAt(t api.EventType, at time.Time, data api.EventData) {
 	data.Cluster = d.cluster.Config.Name
 	d.events = append(d.events, Event{Type: t, Time: at.UTC(), EventData: data})
 }
@@ -199,7 +202,7 @@ func (d *clusterChanges) members() (differ bool) {
 			old = old[1:]
 			continue
 		}
-		d.add(EventAgentJoined, of(m))
+		d.add(api.EventAgentJoined, of(m))
 	}
 	for i := range old {
 		d.gone(&old[i])
@@ -207,8 +210,8 @@ func (d *clusterChanges) members() (differ bool) {
 	return differ || len(old) > 0
 }
 
-func of(m *Member) EventData {
-	return EventData{AgentID: m.AgentID, Epoch: m.Epoch, Hub: m.Hub, Reason: m.StatusReason}
+func of(m *Member) api.EventData {
+	return api.EventData{AgentID: m.AgentID, Epoch: m.Epoch, Hub: m.Hub, Reason: m.StatusReason}
 }
 
 func (d *clusterChanges) gone(m *memberSnapshot) {
@@ -220,21 +223,21 @@ func (d *clusterChanges) gone(m *memberSnapshot) {
 	case left.Forgotten:
 		reason = "a person forgot it"
 	}
-	d.addAt(EventAgentLeft, left.At, EventData{AgentID: m.agent, Epoch: m.epoch, Hub: m.hub, Reason: reason})
+	d.addAt(api.EventAgentLeft, left.At, api.EventData{AgentID: m.agent, Epoch: m.epoch, Hub: m.hub, Reason: reason})
 }
 
 // member adds the events of one member's changes.
 func (d *clusterChanges) member(was *memberSnapshot, m *Member) {
-	away := was.status == AgentOffline || was.hub == ""
+	away := was.status == api.AgentOffline || was.hub == ""
 	switch {
 	case m.Epoch != was.epoch && !away:
-		d.add(EventAgentReplaced, of(m))
+		d.add(api.EventAgentReplaced, of(m))
 	case m.Epoch != was.epoch:
-		d.add(EventAgentJoined, of(m))
+		d.add(api.EventAgentJoined, of(m))
 	case m.Connected() && away:
-		d.add(EventAgentRecovered, of(m))
+		d.add(api.EventAgentRecovered, of(m))
 	case m.Hub != was.hub && m.Hub != "":
-		d.add(EventAgentMoved, of(m))
+		d.add(api.EventAgentMoved, of(m))
 	}
 	if m.HealthLevel() != was.health && m.Connected() && m.Epoch == was.epoch {
 		data := of(m)
@@ -242,35 +245,35 @@ func (d *clusterChanges) member(was *memberSnapshot, m *Member) {
 		if m.Health != nil {
 			data.Reason = m.Health.Why
 		}
-		d.add(EventAgentHealth, data)
+		d.add(api.EventAgentHealth, data)
 	}
 	if m.Status == was.status {
 		if m.Hub == "" && was.hub != "" { // in maintenance, and its process has ended
-			d.addAt(EventAgentLeft, d.now, EventData{AgentID: m.AgentID, Epoch: m.Epoch, Hub: was.hub,
+			d.addAt(api.EventAgentLeft, d.now, api.EventData{AgentID: m.AgentID, Epoch: m.Epoch, Hub: was.hub,
 				Reason: "not connected any more; it stays in " + string(m.Status)})
 		}
 		return
 	}
 	switch m.Status {
-	case AgentOffline:
-		d.addAt(EventAgentLost, m.StatusSince, of(m))
-	case AgentSuspect:
-		d.addAt(EventAgentSuspect, m.StatusSince, of(m))
-	case AgentDraining:
-		d.add(EventAgentDraining, d.cordoned(m))
-	case AgentMaintenance:
-		d.add(EventAgentMaintenance, d.cordoned(m))
-	case AgentOnline:
+	case api.AgentOffline:
+		d.addAt(api.EventAgentLost, m.StatusSince, of(m))
+	case api.AgentSuspect:
+		d.addAt(api.EventAgentSuspect, m.StatusSince, of(m))
+	case api.AgentDraining:
+		d.add(api.EventAgentDraining, d.cordoned(m))
+	case api.AgentMaintenance:
+		d.add(api.EventAgentMaintenance, d.cordoned(m))
+	case api.AgentOnline:
 		switch was.status {
-		case AgentSuspect:
-			d.add(EventAgentRecovered, of(m))
-		case AgentDraining, AgentMaintenance:
-			d.add(EventAgentInService, of(m))
+		case api.AgentSuspect:
+			d.add(api.EventAgentRecovered, of(m))
+		case api.AgentDraining, api.AgentMaintenance:
+			d.add(api.EventAgentInService, of(m))
 		}
 	}
 }
 
-func (d *clusterChanges) cordoned(m *Member) EventData {
+func (d *clusterChanges) cordoned(m *Member) api.EventData {
 	data := of(m)
 	if k := d.cluster.Cordons.Of(m.AgentID); k != nil {
 		data.ID, data.Reason = k.Drain, k.Reason
@@ -283,11 +286,11 @@ func (d *clusterChanges) leader() {
 	switch {
 	case c.Leader == d.was.leader:
 	case c.Leader == "":
-		d.add(EventLeaderVacated, EventData{AgentID: d.was.leader})
+		d.add(api.EventLeaderVacated, api.EventData{AgentID: d.was.leader})
 	default:
 		d.add(
-			EventLeaderElected,
-			EventData{AgentID: c.Leader, Epoch: c.LeaderEpoch, PreviousAgentID: cmp.Or(d.was.leader, d.was.last)},
+			api.EventLeaderElected,
+			api.EventData{AgentID: c.Leader, Epoch: c.LeaderEpoch, PreviousAgentID: cmp.Or(d.was.leader, d.was.last)},
 		)
 	}
 }
@@ -313,15 +316,15 @@ func (d *clusterChanges) shards() {
 			agents = append(agents, owner)
 		}
 	}
-	agents = SortedSet(agents)
+	agents = api.SortedSet(agents)
 	for _, agent := range agents {
 		if shards := taken[agent]; len(shards) > 0 {
-			d.add(EventShardVacated, EventData{AgentID: agent, Shards: shards})
+			d.add(api.EventShardVacated, api.EventData{AgentID: agent, Shards: shards})
 		}
 	}
 	for _, agent := range agents {
 		if shards := given[agent]; len(shards) > 0 {
-			d.add(EventShardAssigned, EventData{AgentID: agent, Shards: shards})
+			d.add(api.EventShardAssigned, api.EventData{AgentID: agent, Shards: shards})
 		}
 	}
 }
@@ -329,20 +332,20 @@ func (d *clusterChanges) shards() {
 func (d *clusterChanges) pauses() {
 	same := func(a, b Pause) bool { return a.Lane == b.Lane }
 	for _, p := range missing(d.cluster.Pauses, d.was.pauses, same) {
-		d.add(EventLanePaused, EventData{Lane: p.Lane, Reason: p.Reason})
+		d.add(api.EventLanePaused, api.EventData{Lane: p.Lane, Reason: p.Reason})
 	}
 	for _, p := range missing(d.was.pauses, d.cluster.Pauses, same) {
-		d.add(EventLaneResumed, EventData{Lane: p.Lane})
+		d.add(api.EventLaneResumed, api.EventData{Lane: p.Lane})
 	}
 }
 
 func (d *clusterChanges) brakes() {
 	same := func(a, b BrakeHold) bool { return a.Hub == b.Hub }
 	for _, b := range missing(d.cluster.BrakeHolds, d.was.brakes, same) {
-		d.add(EventBrakeEngaged, EventData{Hub: b.Hub, Count: b.Lost})
+		d.add(api.EventBrakeEngaged, api.EventData{Hub: b.Hub, Count: b.Lost})
 	}
 	for _, b := range missing(d.was.brakes, d.cluster.BrakeHolds, same) {
-		d.add(EventBrakeReleased, EventData{Hub: b.Hub})
+		d.add(api.EventBrakeReleased, api.EventData{Hub: b.Hub})
 	}
 }
 
@@ -364,27 +367,27 @@ func (d *clusterChanges) targets() {
 			agents = append(agents, t.Agent)
 		}
 	}
-	for _, agent := range SortedSet(agents) {
-		data := EventData{AgentID: agent, Count: len(got[agent])}
+	for _, agent := range api.SortedSet(agents) {
+		data := api.EventData{AgentID: agent, Count: len(got[agent])}
 		if len(got[agent]) == 1 {
 			data.ID = got[agent][0]
 			data.PreviousAgentID = d.was.targets[data.ID]
 		}
-		d.add(EventTargetMoved, data)
+		d.add(api.EventTargetMoved, data)
 	}
 }
 
 func (d *clusterChanges) reductions() {
 	for i := range d.cluster.Reductions {
 		if r := &d.cluster.Reductions[i]; d.was.reduced[r.AgentID] != r.Slots {
-			d.add(EventLoadReduced, EventData{AgentID: r.AgentID, Count: r.Slots, Reason: r.Reason})
+			d.add(api.EventLoadReduced, api.EventData{AgentID: r.AgentID, Count: r.Slots, Reason: r.Reason})
 		}
 	}
 	for i := 0; i < len(d.cluster.Members) && len(d.was.reduced) > 0; i++ {
 		agent := d.cluster.Members[i].AgentID
 		if _, was := d.was.reduced[agent]; was && !slices.ContainsFunc(d.cluster.Reductions,
 			func(r LoadReduction) bool { return r.AgentID == agent }) {
-			d.add(EventLoadRestored, EventData{AgentID: agent})
+			d.add(api.EventLoadRestored, api.EventData{AgentID: agent})
 		}
 	}
 }

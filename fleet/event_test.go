@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -18,12 +19,12 @@ func TestEventTypesAreDocumented(t *testing.T) {
 	const path, begin, end = "../docs/EVENTS.md", "<!-- types: kept up to date by a test -->\n", "<!-- /types -->"
 	var table strings.Builder
 	table.WriteString("| type | means |\n|---|---|\n")
-	seen := map[fleet.EventType]bool{}
-	for _, m := range fleet.EventTypes {
+	seen := map[api.EventType]bool{}
+	for _, m := range api.EventTypes {
 		require.False(t, seen[m.Type], m.Type)
-		require.True(t, strings.HasPrefix(string(m.Type), fleet.EventPrefix))
+		require.True(t, strings.HasPrefix(string(m.Type), api.EventPrefix))
 		seen[m.Type] = true
-		fmt.Fprintf(&table, "| `%s` | %s |\n", strings.TrimPrefix(string(m.Type), fleet.EventPrefix), m.Meaning)
+		fmt.Fprintf(&table, "| `%s` | %s |\n", strings.TrimPrefix(string(m.Type), api.EventPrefix), m.Meaning)
 	}
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -40,14 +41,14 @@ func TestEventTypesAreDocumented(t *testing.T) {
 
 func TestEveryTaskStatusHasAnEvent(t *testing.T) {
 	t.Parallel()
-	known := map[fleet.EventType]bool{}
-	for _, m := range fleet.EventTypes {
+	known := map[api.EventType]bool{}
+	for _, m := range api.EventTypes {
 		known[m.Type] = true
 	}
-	for _, s := range []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, fleet.TaskReview,
-		fleet.TaskDeadLetter,
-		fleet.TaskCompleted, fleet.TaskFailed, fleet.TaskCancelled, fleet.TaskExpired} {
-		require.True(t, known[fleet.TaskEvent(s)], s)
+	for _, s := range []api.TaskStatus{api.TaskQueued, api.TaskRunning, api.TaskRetryWait, api.TaskReview,
+		api.TaskDeadLetter,
+		api.TaskCompleted, api.TaskFailed, api.TaskCancelled, api.TaskExpired} {
+		require.True(t, known[api.TaskEvent(s)], s)
 	}
 }
 
@@ -56,8 +57,8 @@ func TestEventLogKeepsTheNewest(t *testing.T) {
 	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	var log fleet.EventLog
 	for i := range 10 {
-		log.Add(fleet.Event{Type: fleet.EventAgentJoined, Time: begin.Add(time.Duration(i) * time.Second),
-			EventData: fleet.EventData{Count: i + 1}}, 4)
+		log.Add(fleet.Event{Type: api.EventAgentJoined, Time: begin.Add(time.Duration(i) * time.Second),
+			EventData: api.EventData{Count: i + 1}}, 4)
 	}
 	for _, c := range []struct {
 		after, missing int64
@@ -86,20 +87,20 @@ func TestEventLogKeepsTheNewest(t *testing.T) {
 func TestTenantsLeaveRoomForTheFleet(t *testing.T) {
 	t.Parallel()
 	var log fleet.EventLog
-	log.Add(fleet.Event{Type: fleet.EventAgentLost}, fleet.MaxEventsKept)
+	log.Add(fleet.Event{Type: api.EventAgentLost}, fleet.MaxEventsKept)
 	for range 2 * fleet.MaxEventsKept {
-		log.Add(fleet.Event{Type: fleet.EventQuarantined}, fleet.MaxEventsKept)
-		log.Add(fleet.Event{Type: fleet.EventStepEscalated}, fleet.MaxEventsKept)
+		log.Add(fleet.Event{Type: api.EventQuarantined}, fleet.MaxEventsKept)
+		log.Add(fleet.Event{Type: api.EventStepEscalated}, fleet.MaxEventsKept)
 	}
 	require.Len(t, log.Events, 129)
-	require.Equal(t, fleet.EventAgentLost, log.Events[0].Type)
+	require.Equal(t, api.EventAgentLost, log.Events[0].Type)
 	require.Equal(t, log.Seq, log.Events[128].Seq, "the newest are kept")
 }
 
 func TestEventLogCutsLongReasons(t *testing.T) {
 	t.Parallel()
 	var log fleet.EventLog
-	log.Add(fleet.Event{EventData: fleet.EventData{Reason: strings.Repeat("ä", 1000)}}, 4)
+	log.Add(fleet.Event{EventData: api.EventData{Reason: strings.Repeat("ä", 1000)}}, 4)
 	require.Less(t, len(log.Events[0].Reason), 310)
 	require.True(t, strings.HasSuffix(log.Events[0].Reason, "ä…"))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -15,10 +16,10 @@ func TestWhatHasNoRoomInALogIsMissing(t *testing.T) {
 	var log fleet.EventLog
 	at := time.Date(2026, time.November, 23, 5, 0, 0, 0, time.UTC)
 	for range 50 {
-		log.Add(fleet.Event{Type: fleet.EventHealing, Time: at}, fleet.MaxEventsKept)
+		log.Add(fleet.Event{Type: api.EventHealing, Time: at}, fleet.MaxEventsKept)
 	}
 	for range 100 {
-		log.Add(fleet.Event{Type: fleet.EventQuarantined, Time: at.Add(time.Minute)}, fleet.MaxEventsKept)
+		log.Add(fleet.Event{Type: api.EventQuarantined, Time: at.Add(time.Minute)}, fleet.MaxEventsKept)
 	}
 	events, missing := log.After(50)
 	require.Len(t, events, 64) // its share

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // FleetFacts are facts about all clusters at one time, for decisions about the whole fleet.
@@ -32,8 +34,8 @@ type LiveAgent struct {
 	Processed int `json:"processed"`
 	Failed    int `json:"failed"`
 	// Health and Score are its hub's rating; empty: unknown.
-	Health HealthLevel `json:"health,omitempty"`
-	Score  float64     `json:"score,omitempty"`
+	Health api.HealthLevel `json:"health,omitempty"`
+	Score  float64         `json:"score,omitempty"`
 	// WorkedAt is when it last had work, or came online.
 	WorkedAt time.Time `json:"worked_at,omitzero"`
 	// Stopping: the agent takes nothing new and will say goodbye.

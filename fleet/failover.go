@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // HeldAttempt is an attempt that an agent had when it was lost.
@@ -17,11 +19,11 @@ type HeldAttempt struct {
 }
 
 // MovedBy tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
-func MovedBy(r *FailoverRecord) string { return movedOf(r.TasksTransferred, r.Tasks) }
+func MovedBy(r *api.FailoverRecord) string { return movedOf(r.TasksTransferred, r.Tasks) }
 
 // TakeTransfers records how the listed tasks stand, and that unlisted others were under way besides. It returns how
 // many of the listed ones the failed agent has again.
-func TakeTransfers(r *FailoverRecord, listed []Transfer, unlisted int) (back int) {
+func TakeTransfers(r *api.FailoverRecord, listed []api.Transfer, unlisted int) (back int) {
 	r.Transfers, r.Tasks, r.TasksTransferred = listed, len(listed)+unlisted, 0
 	for i := range listed {
 		switch listed[i].To {
@@ -39,8 +41,8 @@ func TakeTransfers(r *FailoverRecord, listed []Transfer, unlisted int) (back int
 }
 
 // EndOfFailover is the event of its end.
-func EndOfFailover(r *FailoverRecord) Event {
-	return Event{Type: EventFailoverEnded, EventData: EventData{
+func EndOfFailover(r *api.FailoverRecord) Event {
+	return Event{Type: api.EventFailoverEnded, EventData: api.EventData{
 		Cluster: r.Cluster, AgentID: r.FailedAgentID, Epoch: r.Epoch, TargetAgentID: r.TargetAgentID, ID: r.ID,
 		Count: r.TasksTransferred, Of: r.Tasks, Outcome: string(r.Status), Reason: r.Error,
 	}}
@@ -50,7 +52,7 @@ func movedOf(moved, of int) string {
 	if of == 0 {
 		return "no tasks"
 	}
-	return fmt.Sprintf("%d of %s", moved, Count(of, "task"))
+	return fmt.Sprintf("%d of %s", moved, api.Count(of, "task"))
 }
 
 // FailoverNeed has the requirements for the target of a failover, and its preferred place.
@@ -73,7 +75,7 @@ type FailoverNeed struct {
 //   - least_loaded, and any unknown strategy: the least loaded
 //   - round_robin: each in turn by id; it counts its choices in RoundRobin
 //   - affinity: one of the failed agent's own group, then of its zone
-func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, loads map[string]int) (string, bool) {
+func (c *Cluster) SelectTarget(strategy api.SelectionStrategy, need FailoverNeed, loads map[string]int) (string, bool) {
 	var failed *Member
 	var candidates []*Member
 	for i := range c.Members {
@@ -81,7 +83,7 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 		case m.AgentID == need.FailedAgent:
 			failed = m
 		case m.MayHold() && m.HandlesAny(need.TaskTypes) &&
-			HasAll(m.Capabilities, need.RequiredCapabilities):
+			api.HasAll(m.Capabilities, need.RequiredCapabilities):
 			candidates = append(candidates, m)
 		}
 	}
@@ -94,24 +96,24 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 	}
 	keepBest(func(m *Member) int { return m.HealthLevel().Rank() })
 	keepBest(need.distance)
-	if c.Config.ReplicationMode == ActiveActive {
+	if c.Config.ReplicationMode == api.ActiveActive {
 		keepBest(func(m *Member) int { return min(loads[m.AgentID]/max(m.MaxTasks, 1), 1) })
 	}
 	rank := func(*Member) int { return 0 }
 	switch strategy {
-	case SelectRoundRobin:
+	case api.SelectRoundRobin:
 		slices.SortFunc(candidates, func(a, b *Member) int { return strings.Compare(a.AgentID, b.AgentID) })
 		next := candidates[uint64(c.RoundRobin)%uint64(len(candidates))]
 		c.RoundRobin++
 		return next.AgentID, true
-	case SelectStandby:
+	case api.SelectStandby:
 		rank = func(m *Member) int {
 			if i := slices.Index(c.Standbys, m.AgentID); i >= 0 {
 				return i
 			}
 			return len(c.Standbys)
 		}
-	case SelectAffinity:
+	case api.SelectAffinity:
 		rank = func(m *Member) int { return distance(m, failed) }
 	}
 	return slices.MinFunc(candidates, func(a, b *Member) int {

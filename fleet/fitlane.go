@@ -5,22 +5,26 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // LaneNeedsOf are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a
 // task with routes, what it needs for each provider.
-func LaneNeedsOf(s *TaskSpec, ownType bool) []LaneNeeds {
+func LaneNeedsOf(s *api.TaskSpec, ownType bool) []api.LaneNeeds {
 	taskType := ""
 	if ownType {
 		taskType = s.Type
 	}
 	if len(s.Routes) == 0 {
-		return []LaneNeeds{{SortedSet(s.RequiredCapabilities), s.Place, taskType}}
+		return []api.LaneNeeds{{
+			Capabilities: api.SortedSet(s.RequiredCapabilities), Place: s.Place, Type: taskType}}
 	}
-	var all []LaneNeeds
+	var all []api.LaneNeeds
 	for i, r := range s.Routes {
-		if !slices.ContainsFunc(s.Routes[:i], func(before Route) bool { return before.Provider == r.Provider }) {
-			all = append(all, LaneNeeds{SortedSet(s.ForRoute(r).RequiredCapabilities), s.Place, taskType})
+		if !slices.ContainsFunc(s.Routes[:i], func(before api.Route) bool { return before.Provider == r.Provider }) {
+			all = append(all, api.LaneNeeds{
+				Capabilities: api.SortedSet(s.ForRoute(r).RequiredCapabilities), Place: s.Place, Type: taskType})
 		}
 	}
 	return all
@@ -28,7 +32,7 @@ func LaneNeedsOf(s *TaskSpec, ownType bool) []LaneNeeds {
 
 // LaneFor is the lane of tasks with these needs. Tasks that ask for resources wait in a lane of their class: hubs take
 // from it only while an agent has what the class needs, so what fits nowhere keeps nothing else waiting.
-func LaneFor(n *LaneNeeds) string {
+func LaneFor(n *api.LaneNeeds) string {
 	switch {
 	case !n.Place.IsZero():
 		sum := sha256.Sum256(n.Words())
@@ -76,17 +80,17 @@ func IsFitLane(lane string) bool { return strings.HasPrefix(lane, fitLanes) }
 // Fit is an open lane of tasks that ask for resources, or of one type.
 type Fit struct {
 	Lane string `json:"lane"`
-	LaneNeeds
+	api.LaneNeeds
 }
 
 // MeetsNeeds reports whether an agent could ever run the lane's tasks.
-func MeetsNeeds(n *LaneNeeds, p *AgentProfile) bool {
-	return FitsOn(&n.Place, p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities) &&
+func MeetsNeeds(n *api.LaneNeeds, p *api.AgentProfile) bool {
+	return FitsOn(&n.Place, p.Resources) && api.HasAll(api.SortedSet(p.Capabilities), n.Capabilities) &&
 		(n.Type == "" || p.Handles(n.Type))
 }
 
 // FitsOn reports whether an agent that has nothing else to do has all of it.
-func FitsOn(d *Demand, inventory *Inventory) bool {
+func FitsOn(d *api.Demand, inventory *api.Inventory) bool {
 	if d.IsZero() {
 		return true
 	}

@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestHandoversOfTheLeadership(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b")
+	c := clusterOf(api.ActivePassive, "a", "b")
 	for _, step := range []struct {
 		name   string
 		leader string

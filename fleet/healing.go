@@ -4,21 +4,23 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // priorities order the actions of a cycle; the highest goes first.
-var priorities = map[HealingType]int{
-	HealFailover:  100,
-	HealReassign:  80,
-	HealRebalance: 60,
-	HealDrain:     50,
-	HealReduce:    40,
-	HealRestore:   20,
-	HealReport:    10,
+var priorities = map[api.HealingType]int{
+	api.HealFailover:  100,
+	api.HealReassign:  80,
+	api.HealRebalance: 60,
+	api.HealDrain:     50,
+	api.HealReduce:    40,
+	api.HealRestore:   20,
+	api.HealReport:    10,
 }
 
 // HealingTypes are the types of all actions, in no order.
-func HealingTypes() []HealingType { return slices.Collect(maps.Keys(priorities)) }
+func HealingTypes() []api.HealingType { return slices.Collect(maps.Keys(priorities)) }
 
 // Values of Stuck.What: StuckReviews, or StuckLane and the lane's name.
 const (
@@ -36,17 +38,17 @@ type Stuck struct {
 
 // HealingPast is an earlier action or recorded skip.
 type HealingPast struct {
-	Type     HealingType    `json:"type"`
-	TargetID string         `json:"target_id"`
-	Verdict  HealingVerdict `json:"verdict"`
-	At       time.Time      `json:"at"`
-	Running  bool           `json:"running,omitempty"`
+	Type     api.HealingType    `json:"type"`
+	TargetID string             `json:"target_id"`
+	Verdict  api.HealingVerdict `json:"verdict"`
+	At       time.Time          `json:"at"`
+	Running  bool               `json:"running,omitempty"`
 }
 
 // HealingCase has the facts about one cluster for a healing decision.
 type HealingCase struct {
-	Cluster string        `json:"cluster"`
-	Policy  HealingPolicy `json:"policy"`
+	Cluster string            `json:"cluster"`
+	Policy  api.HealingPolicy `json:"policy"`
 	// Agents are the members that may need an action: unhealthy ones, and those that healing took out of service.
 	Agents []HealingAgent `json:"agents,omitempty"`
 	// Members counts the connected members that no person keeps out of service, Serving those of them online, and
@@ -64,9 +66,9 @@ type HealingCase struct {
 	Braked bool `json:"braked,omitempty"`
 	// Suspects may be orphans; no hub was asked yet. LastUpset is when attempts may have been left behind.
 	LastUpset time.Time     `json:"last_upset,omitzero"`
-	Suspects  []Orphan      `json:"suspects,omitempty"`
+	Suspects  []api.Orphan  `json:"suspects,omitempty"`
 	Hubs      []string      `json:"hubs,omitempty"` // hubs with agents of the cluster
-	Orphans   []Orphan      `json:"orphans,omitempty"`
+	Orphans   []api.Orphan  `json:"orphans,omitempty"`
 	Stuck     []Stuck       `json:"stuck,omitempty"`
 	Past      []HealingPast `json:"past,omitempty"`
 	// PastFull: there are earlier actions and skips of the last day that are not in Past. Only what acts gets a record.
@@ -77,14 +79,14 @@ type HealingCase struct {
 
 // HealingAgent has the facts about a member that healing uses.
 type HealingAgent struct {
-	AgentID string       `json:"agent_id"`
-	Status  AgentStatus  `json:"status"`
-	Since   time.Time    `json:"since"` // of the status
-	Epoch   int64        `json:"epoch"`
-	Health  MemberHealth `json:"health"`
-	Running int          `json:"running,omitempty"`
-	Slots   int          `json:"slots,omitempty"`
-	Reduced bool         `json:"reduced,omitempty"` // its load is reduced already
+	AgentID string          `json:"agent_id"`
+	Status  api.AgentStatus `json:"status"`
+	Since   time.Time       `json:"since"` // of the status
+	Epoch   int64           `json:"epoch"`
+	Health  MemberHealth    `json:"health"`
+	Running int             `json:"running,omitempty"`
+	Slots   int             `json:"slots,omitempty"`
+	Reduced bool            `json:"reduced,omitempty"` // its load is reduced already
 	// OutBy is the one that keeps it out of service: "" (none), "healing" or "operator".
 	OutBy string `json:"out_by,omitempty"`
 	// Alone is what tasks need that no better agent in service has; empty: nothing.

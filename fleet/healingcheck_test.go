@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // TestCheckHealing has an action of healing come to its cluster after something changed since it was decided.
 func TestCheckHealing(t *testing.T) {
 	t.Parallel()
 	const healings, operators = "c:healing-1", "c:d-1"
-	cordon := func(status AgentStatus, drain string) func(*testing.T, *Cluster) {
+	cordon := func(status api.AgentStatus, drain string) func(*testing.T, *Cluster) {
 		return func(t *testing.T, c *Cluster) {
 			require.NoError(t, c.SetCordon(Cordon{AgentID: "a", Status: status, Since: noon, Drain: drain}))
 		}
@@ -30,44 +32,44 @@ func TestCheckHealing(t *testing.T) {
 			}
 		}
 	}
-	well := apply(Transition{Health: &MemberHealth{Level: HealthHealthy, Since: noon}})
-	act := []HealingType{HealFailover, HealDrain, HealReduce}
-	all := append([]HealingType{HealRestore}, act...)
-	restored := []HealingType{HealRestore}
+	well := apply(Transition{Health: &MemberHealth{Level: api.HealthHealthy, Since: noon}})
+	act := []api.HealingType{api.HealFailover, api.HealDrain, api.HealReduce}
+	all := append([]api.HealingType{api.HealRestore}, act...)
+	restored := []api.HealingType{api.HealRestore}
 	for name, tc := range map[string]struct {
 		since   func(*testing.T, *Cluster) // what came in between
 		drain   string                     // that asks
-		actions []HealingType
+		actions []api.HealingType
 		refused string
 	}{
 		"nothing": {actions: act},
-		"an operator's maintenance": {since: cordon(AgentMaintenance, ""), actions: all,
+		"an operator's maintenance": {since: cordon(api.AgentMaintenance, ""), actions: all,
 			refused: "an operator keeps it out of service"},
-		"an operator's drain": {since: cordon(AgentDraining, operators), actions: all,
+		"an operator's drain": {since: cordon(api.AgentDraining, operators), actions: all,
 			refused: "an operator keeps it out of service"},
-		"what an operator's drain left": {since: cordon(AgentMaintenance, operators), actions: all,
+		"what an operator's drain left": {since: cordon(api.AgentMaintenance, operators), actions: all,
 			refused: "an operator keeps it out of service"},
-		"a drain of scaling's": {since: cordon(AgentDraining, "c:scaling-1"), actions: all,
+		"a drain of scaling's": {since: cordon(api.AgentDraining, "c:scaling-1"), actions: all,
 			refused: "an operator keeps it out of service"},
-		"a drain of healing's is under way": {since: cordon(AgentDraining, healings), actions: all,
+		"a drain of healing's is under way": {since: cordon(api.AgentDraining, healings), actions: all,
 			refused: "it is being drained"},
-		"healing took it out": {since: cordon(AgentMaintenance, healings), actions: act,
+		"healing took it out": {since: cordon(api.AgentMaintenance, healings), actions: act,
 			refused: "out of service already"},
 		"an operator took it from healing": {
-			since:   then(cordon(AgentMaintenance, healings), cordon(AgentMaintenance, "")),
+			since:   then(cordon(api.AgentMaintenance, healings), cordon(api.AgentMaintenance, "")),
 			actions: all,
 			refused: "an operator keeps it out of service"},
-		"its own drain goes on": {since: cordon(AgentDraining, healings), drain: healings,
-			actions: []HealingType{HealDrain, HealFailover}},
+		"its own drain goes on": {since: cordon(api.AgentDraining, healings), drain: healings,
+			actions: []api.HealingType{api.HealDrain, api.HealFailover}},
 		"its own drain goes on, it is well": {
-			since:   then(cordon(AgentDraining, healings), well),
+			since:   then(cordon(api.AgentDraining, healings), well),
 			drain:   healings,
-			actions: []HealingType{HealDrain, HealFailover}},
-		"the failure detector is at it": {since: apply(Transition{Status: AgentSuspect}), actions: act,
+			actions: []api.HealingType{api.HealDrain, api.HealFailover}},
+		"the failure detector is at it": {since: apply(Transition{Status: api.AgentSuspect}), actions: act,
 			refused: "the failure detector is at it"},
-		"it was lost": {since: apply(Transition{Status: AgentOffline}), actions: all,
+		"it was lost": {since: apply(Transition{Status: api.AgentOffline}), actions: all,
 			refused: "not connected"},
-		"it left": {since: apply(Transition{Status: AgentOffline, Left: true}), actions: all,
+		"it left": {since: apply(Transition{Status: api.AgentOffline, Left: true}), actions: all,
 			refused: "not connected"},
 		"another process has its id": {since: func(_ *testing.T,
 			c *Cluster) {
@@ -85,34 +87,34 @@ func TestCheckHealing(t *testing.T) {
 		"an operator reduced its load": {since: func(t *testing.T, c *Cluster) {
 			_, err := c.ReduceLoad("a", Reduce{Slots: 1}, noon)
 			require.NoError(t, err)
-		}, actions: []HealingType{HealReduce}, refused: "reduced already"},
+		}, actions: []api.HealingType{api.HealReduce}, refused: "reduced already"},
 		"the others were lost": {
 			since:   func(_ *testing.T, c *Cluster) { c.LoseHub("h2", noon) },
-			actions: []HealingType{HealDrain},
+			actions: []api.HealingType{api.HealDrain},
 			refused: "no healthy agent would be left"},
 		"the others were lost, and it is critical": {
-			since: then(apply(Transition{Health: &MemberHealth{Level: HealthCritical, Since: noon}}),
+			since: then(apply(Transition{Health: &MemberHealth{Level: api.HealthCritical, Since: noon}}),
 				func(_ *testing.T, c *Cluster) { c.LoseHub("h2", noon) }),
-			actions: []HealingType{HealFailover}, refused: "no other agent is fit"},
+			actions: []api.HealingType{api.HealFailover}, refused: "no other agent is fit"},
 		"half of the others are out of service": {since: func(t *testing.T, c *Cluster) {
-			require.NoError(t, c.SetCordon(Cordon{AgentID: "b", Status: AgentMaintenance, Since: noon,
+			require.NoError(t, c.SetCordon(Cordon{AgentID: "b", Status: api.AgentMaintenance, Since: noon,
 				Drain: healings}))
-			require.NoError(t, c.SetCordon(Cordon{AgentID: "c", Status: AgentMaintenance, Since: noon,
+			require.NoError(t, c.SetCordon(Cordon{AgentID: "c", Status: api.AgentMaintenance, Since: noon,
 				Drain: healings}))
-		}, actions: []HealingType{HealFailover, HealDrain}, refused: "the cause is likelier elsewhere"},
+		}, actions: []api.HealingType{api.HealFailover, api.HealDrain}, refused: "the cause is likelier elsewhere"},
 		"min_agents was raised": {since: func(_ *testing.T, c *Cluster) { c.Config.MinAgents = 4 },
-			actions: []HealingType{HealDrain}, refused: "min_agents is 4"},
+			actions: []api.HealingType{api.HealDrain}, refused: "min_agents is 4"},
 		"it is in service": {actions: restored, refused: "in service"},
-		"restored, well":   {since: then(cordon(AgentMaintenance, healings), well), actions: restored},
-		"restored, ill again": {since: cordon(AgentMaintenance, healings), actions: restored,
+		"restored, well":   {since: then(cordon(api.AgentMaintenance, healings), well), actions: restored},
+		"restored, ill again": {since: cordon(api.AgentMaintenance, healings), actions: restored,
 			refused: "degraded again"},
-		"restored, its drain goes on": {since: then(cordon(AgentDraining, healings), well), actions: restored,
+		"restored, its drain goes on": {since: then(cordon(api.AgentDraining, healings), well), actions: restored,
 			refused: "being drained"},
-		"restored, and lost": {since: then(cordon(AgentMaintenance, healings), well,
-			apply(Transition{Status: AgentOffline})), actions: restored, refused: "not connected"},
-		"restored, now an operator's": {since: then(cordon(AgentMaintenance, healings), well,
-			cordon(AgentMaintenance, "")), actions: restored, refused: "an operator keeps it out of service"},
-		"restored, an operator ended it": {since: then(cordon(AgentMaintenance, healings), well,
+		"restored, and lost": {since: then(cordon(api.AgentMaintenance, healings), well,
+			apply(Transition{Status: api.AgentOffline})), actions: restored, refused: "not connected"},
+		"restored, now an operator's": {since: then(cordon(api.AgentMaintenance, healings), well,
+			cordon(api.AgentMaintenance, "")), actions: restored, refused: "an operator keeps it out of service"},
+		"restored, an operator ended it": {since: then(cordon(api.AgentMaintenance, healings), well,
 			func(t *testing.T, c *Cluster) {
 				_, err := c.LiftCordon("a", "", noon)
 				require.NoError(t, err)
@@ -123,12 +125,12 @@ func TestCheckHealing(t *testing.T) {
 				t.Parallel()
 				c := newCluster(0)
 				c.Join(Join{AgentID: "a", Instance: "a1",
-					AgentProfile: AgentProfile{MaxTasks: 4}}, "h1", noon.Add(-time.Hour))
+					AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h1", noon.Add(-time.Hour))
 				for _, other := range []string{"b", "c", "d"} {
 					c.Join(Join{AgentID: other, Instance: other + "1",
-						AgentProfile: AgentProfile{MaxTasks: 4}}, "h2", noon.Add(-time.Hour))
+						AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h2", noon.Add(-time.Hour))
 				}
-				apply(Transition{Health: &MemberHealth{Level: HealthDegraded, Since: noon}})(t, c)
+				apply(Transition{Health: &MemberHealth{Level: api.HealthDegraded, Since: noon}})(t, c)
 				if tc.since != nil {
 					tc.since(t, c)
 				}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -27,8 +29,8 @@ const (
 // DecideHealing returns the decisions for one cluster, the most urgent first. It never touches an agent that an
 // operator keeps out of service, a suspect agent, or any agent while the mass-loss brake is engaged. It never takes the
 // last healthy agent, nor more than half of the agents. It repeats an action on a target only after a growing wait.
-func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
-	if c.Policy.Mode == HealingOff {
+func DecideHealing(c *HealingCase, now time.Time) []api.HealingDecision {
+	if c.Policy.Mode == api.HealingOff {
 		return nil
 	}
 	h := newHealer(c, now)
@@ -37,20 +39,20 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 	}
 	for _, o := range c.Orphans {
 		orphan := o
-		h.add(HealReassign, o.TaskID, fmt.Sprintf("attempt %d counts as running, and no agent has it", o.Attempt),
-			HealingFacts{Orphan: &orphan, Since: o.Since})
+		h.add(api.HealReassign, o.TaskID, fmt.Sprintf("attempt %d counts as running, and no agent has it", o.Attempt),
+			api.HealingFacts{Orphan: &orphan, Since: o.Since})
 	}
 	if c.Serving < c.Wanted {
-		action, why := HealRebalance, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted)
+		action, why := api.HealRebalance, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted)
 		if c.Alone {
-			action, why = HealReport, why+", and nobody starts agents here: start them, or turn scaling on"
+			action, why = api.HealReport, why+", and nobody starts agents here: start them, or turn scaling on"
 		}
-		h.add(action, c.Cluster, why, HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
+		h.add(action, c.Cluster, why, api.HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
 	}
 	for _, s := range c.Stuck {
-		h.add(HealReport, s.What, s.Reason, HealingFacts{Since: s.Since})
+		h.add(api.HealReport, s.What, s.Reason, api.HealingFacts{Since: s.Since})
 	}
-	slices.SortStableFunc(h.found, func(a, b HealingDecision) int {
+	slices.SortStableFunc(h.found, func(a, b api.HealingDecision) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), healthRank(b)-healthRank(a),
 			strings.Compare(a.TargetID, b.TargetID))
 	})
@@ -60,12 +62,12 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 	return h.found
 }
 
-func healthRank(d HealingDecision) int { return d.Facts.Level.Rank() }
+func healthRank(d api.HealingDecision) int { return d.Facts.Level.Rank() }
 
 // Recorded counts the decisions that get a record of their own: all but those that wait.
-func Recorded(decisions []HealingDecision) (n int) {
+func Recorded(decisions []api.HealingDecision) (n int) {
 	for i := range decisions {
-		if decisions[i].Verdict != HealWait {
+		if decisions[i].Verdict != api.HealWait {
 			n++
 		}
 	}
@@ -74,17 +76,18 @@ func Recorded(decisions []HealingDecision) (n int) {
 
 // BoundHealing has all of a cluster's decisions wait but so many, and but 100: actions go before skips, and the most
 // urgent first.
-func BoundHealing(decisions []HealingDecision, most int) []HealingDecision {
+func BoundHealing(decisions []api.HealingDecision, most int) []api.HealingDecision {
 	decisions, most = slices.Clone(decisions), max(0, min(most, mostRecords))
 	n := 0
 	for _, skipped := range []bool{false, true} {
 		for i := range decisions {
 			d := &decisions[i]
-			if d.Verdict == HealWait || (d.Verdict == HealSkip) != skipped {
+			if d.Verdict == api.HealWait || (d.Verdict == api.HealSkip) != skipped {
 				continue
 			}
 			if n++; n > most {
-				d.Verdict, d.Why = HealWait, Reasons(d.Why, fmt.Sprintf("%d decisions are enough for one cycle", most))
+				d.Verdict, d.Why = api.HealWait, api.Reasons(d.Why,
+					fmt.Sprintf("%d decisions are enough for one cycle", most))
 			}
 		}
 	}
@@ -92,9 +95,9 @@ func BoundHealing(decisions []HealingDecision, most int) []HealingDecision {
 }
 
 // AddToCycle adds a cluster's decisions to the record.
-func AddToCycle(r *HealingCycleRecord, decisions []HealingDecision) {
+func AddToCycle(r *api.HealingCycleRecord, decisions []api.HealingDecision) {
 	for i := range decisions {
-		if decisions[i].Verdict == HealWait && len(r.Decisions) >= mostListed {
+		if decisions[i].Verdict == api.HealWait && len(r.Decisions) >= mostListed {
 			r.LeftOut++
 			continue
 		}
@@ -108,7 +111,7 @@ type healer struct {
 	agents  map[string]*HealingAgent
 	past    map[string][]*HealingPast // by target
 	now     time.Time
-	found   []HealingDecision
+	found   []api.HealingDecision
 	able    int // agents that get work and are fit for more
 	serving int // agents that get work, after the decisions so far
 	acted   int // actions decided so far, orphans left out
@@ -132,7 +135,7 @@ func newHealer(c *HealingCase, now time.Time) *healer {
 
 // unable reports whether the agent gets work and is not fit for more.
 func (a *HealingAgent) unable() bool {
-	return a.Status == AgentOnline && a.Health.Level.WorseThan(HealthWarning)
+	return a.Status == api.AgentOnline && a.Health.Level.WorseThan(api.HealthWarning)
 }
 
 // Keep leaves so many entries of each of the case's lists, of its agents those with the worst health, and so many bytes
@@ -143,7 +146,7 @@ func (c *HealingCase) Keep(entries, note int) {
 	})
 	for i := range c.Agents {
 		a := &c.Agents[i]
-		if a.Health.Why = Shorten(a.Health.Why, note); i >= entries && a.unable() {
+		if a.Health.Why = api.Shorten(a.Health.Why, note); i >= entries && a.unable() {
 			c.Unable++
 		}
 	}
@@ -154,9 +157,9 @@ func (c *HealingCase) Keep(entries, note int) {
 
 // agent finds the action for an agent's level of health.
 func (h *healer) agent(a *HealingAgent) {
-	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since,
+	facts := api.HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since,
 		Epoch: a.Epoch, Running: a.Running}
-	if a.Health.Level != HealthHealthy {
+	if a.Health.Level != api.HealthHealthy {
 		facts.Score = new(a.Health.Score)
 	}
 	why := a.Health.Why
@@ -166,60 +169,61 @@ func (h *healer) agent(a *HealingAgent) {
 	switch {
 	case a.OutBy == outByHealing && a.Health.Fit():
 		facts.Since = Later(a.Since, a.Health.Since)
-		h.add(HealRestore, a.AgentID, "it was taken out of service by healing and is healthy again", facts)
+		h.add(api.HealRestore, a.AgentID, "it was taken out of service by healing and is healthy again", facts)
 	case a.OutBy == outByHealing, a.Health.Fit():
-	case a.Health.Level == HealthDegraded:
-		h.add(HealDrain, a.AgentID, "the agent is degraded"+why, facts)
-	case a.Health.Level == HealthWarning && a.Reduced:
-	case a.Health.Level == HealthWarning && a.Slots <= 1:
-		h.add(HealDrain, a.AgentID, "the agent shows warnings and has one slot, so its load cannot be reduced"+why,
+	case a.Health.Level == api.HealthDegraded:
+		h.add(api.HealDrain, a.AgentID, "the agent is degraded"+why, facts)
+	case a.Health.Level == api.HealthWarning && a.Reduced:
+	case a.Health.Level == api.HealthWarning && a.Slots <= 1:
+		h.add(api.HealDrain, a.AgentID, "the agent shows warnings and has one slot, so its load cannot be reduced"+why,
 			facts)
-	case a.Health.Level == HealthWarning:
-		h.add(HealReduce, a.AgentID, "the agent shows warnings"+why, facts)
+	case a.Health.Level == api.HealthWarning:
+		h.add(api.HealReduce, a.AgentID, "the agent shows warnings"+why, facts)
 	default:
-		h.add(HealFailover, a.AgentID, "the agent's health is "+string(a.Health.Level)+why, facts)
+		h.add(api.HealFailover, a.AgentID, "the agent's health is "+string(a.Health.Level)+why, facts)
 	}
 }
 
-func (h *healer) add(t HealingType, target, reason string, facts HealingFacts) {
+func (h *healer) add(t api.HealingType, target, reason string, facts api.HealingFacts) {
 	facts.Serving, facts.Healthy = h.Serving, h.Healthy
-	h.found = append(h.found, HealingDecision{Type: t, Cluster: h.Cluster, TargetID: target, Priority: priorities[t],
-		Reason: reason, Facts: facts})
+	h.found = append(h.found, api.HealingDecision{Type: t, Cluster: h.Cluster, TargetID: target,
+		Priority: priorities[t],
+		Reason:   reason, Facts: facts})
 }
 
 // judge sets the verdict of a decision.
-func (h *healer) judge(d *HealingDecision) {
-	if d.Verdict, d.Why = h.verdict(d); d.Verdict == HealWait {
+func (h *healer) judge(d *api.HealingDecision) {
+	if d.Verdict, d.Why = h.verdict(d); d.Verdict == api.HealWait {
 		return
 	}
-	if d.Verdict == HealAct && d.Type != HealReport && h.Policy.Mode == HealingDryRun {
-		d.Verdict = HealPlan
+	if d.Verdict == api.HealAct && d.Type != api.HealReport && h.Policy.Mode == api.HealingDryRun {
+		d.Verdict = api.HealPlan
 	}
 	times, until := h.damped(d)
 	if d.Facts.Times = times; h.now.Before(until) {
 		done := "done"
-		if d.Verdict != HealAct || d.Type == HealReport {
+		if d.Verdict != api.HealAct || d.Type == api.HealReport {
 			done = "recorded"
 		}
-		often := Plural(times, "once", fmt.Sprintf("%d times", times))
+		often := api.Plural(times, "once", fmt.Sprintf("%d times", times))
 		// Keep the reason against the action too.
-		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; next in %s at the earliest", done, often,
+		d.Why = api.Reasons(d.Why, fmt.Sprintf("%s %s within a day; next in %s at the earliest", done, often,
 			until.Sub(h.now).Round(time.Minute)))
-		d.Verdict = HealWait
+		d.Verdict = api.HealWait
 		return
 	}
-	if h.PastFull && (d.Verdict == HealSkip || d.Verdict == HealPlan) {
-		d.Verdict, d.Why = HealWait, Reasons(d.Why, "the cluster has enough records of the last day")
+	if h.PastFull && (d.Verdict == api.HealSkip || d.Verdict == api.HealPlan) {
+		d.Verdict, d.Why = api.HealWait, api.Reasons(d.Why, "the cluster has enough records of the last day")
 		return
 	}
 	switch {
-	case d.Verdict == HealSkip, d.Type == HealReport:
-	case d.Type == HealReassign && h.orphans >= orphansPerCycle:
-		d.Verdict, d.Why = HealWait, fmt.Sprintf("%d tasks are enough for one cycle", orphansPerCycle)
-	case d.Type == HealReassign:
+	case d.Verdict == api.HealSkip, d.Type == api.HealReport:
+	case d.Type == api.HealReassign && h.orphans >= orphansPerCycle:
+		d.Verdict, d.Why = api.HealWait, fmt.Sprintf("%d tasks are enough for one cycle", orphansPerCycle)
+	case d.Type == api.HealReassign:
 		h.orphans++
 	case h.acted >= h.Policy.MaxActions:
-		d.Verdict, d.Why = HealWait, fmt.Sprintf("max_actions: %d are enough for one cycle", h.Policy.MaxActions)
+		d.Verdict, d.Why = api.HealWait, fmt.Sprintf("max_actions: %d are enough for one cycle", h.Policy.MaxActions)
 	default:
 		h.acted++
 		if takesAway(d.Type) {
@@ -229,52 +233,54 @@ func (h *healer) judge(d *HealingDecision) {
 }
 
 // takesAway reports whether the action takes an agent out of service.
-func takesAway(action HealingType) bool { return action == HealFailover || action == HealDrain }
+func takesAway(action api.HealingType) bool {
+	return action == api.HealFailover || action == api.HealDrain
+}
 
 // verdict decides whether to act, apart from how often healing did the same.
-func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
-	if d.Type == HealReport && d.Facts.Wanted == 0 { // but missing agents may come back, as for other actions
-		return HealAct, ""
+func (h *healer) verdict(d *api.HealingDecision) (api.HealingVerdict, string) {
+	if d.Type == api.HealReport && d.Facts.Wanted == 0 { // but missing agents may come back, as for other actions
+		return api.HealAct, ""
 	}
 	for _, p := range h.past[d.TargetID] {
-		if p.Running && p.Verdict == HealAct {
-			return HealWait, "an action on it is under way: " + string(p.Type)
+		if p.Running && p.Verdict == api.HealAct {
+			return api.HealWait, "an action on it is under way: " + string(p.Type)
 		}
 	}
-	onAgent := takesAway(d.Type) || d.Type == HealReduce || d.Type == HealRestore
+	onAgent := takesAway(d.Type) || d.Type == api.HealReduce || d.Type == api.HealRestore
 	if a := h.agents[d.TargetID]; onAgent && a != nil {
 		if why := leftAlone(a.OutBy, a.Status); why != "" {
-			return HealWait, why
+			return api.HealWait, why
 		}
 	}
-	if h.Braked && d.Type != HealReassign {
-		return HealSkip, brakedWhy
+	if h.Braked && d.Type != api.HealReassign {
+		return api.HealSkip, brakedWhy
 	}
-	if wait := h.patience(d) - h.now.Sub(d.Facts.Since); wait > 0 && d.Type != HealReassign {
-		return HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339),
+	if wait := h.patience(d) - h.now.Sub(d.Facts.Since); wait > 0 && d.Type != api.HealReassign {
+		return api.HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339),
 			h.patience(d))
 	}
 	if why := h.needed(d.Type, h.agents[d.TargetID]); why != "" {
-		return HealSkip, why
+		return api.HealSkip, why
 	}
-	return HealAct, ""
+	return api.HealAct, ""
 }
 
 // needed returns why the cluster needs the agent that an action takes away; empty: it does not, or the action takes
 // none.
-func (h *healer) needed(action HealingType, a *HealingAgent) string {
+func (h *healer) needed(action api.HealingType, a *HealingAgent) string {
 	half := (h.Members + 1) / 2
 	switch rest := h.serving - 1; {
 	case !takesAway(action):
-	case action == HealFailover && h.able == 0:
+	case action == api.HealFailover && h.able == 0:
 		return "no other agent is fit to take over"
-	case action == HealDrain && h.Healthy == 0:
+	case action == api.HealDrain && h.Healthy == 0:
 		return "no healthy agent would be left to do its work: every agent of the cluster is unhealthy"
 	case a != nil && a.Alone != "":
 		return "no better agent in service can run the tasks that need " + a.Alone
 	case rest < 1:
 		return "it is the last agent that serves the cluster"
-	case action == HealDrain && rest < h.Minimum:
+	case action == api.HealDrain && rest < h.Minimum:
 		return fmt.Sprintf("%d agents would be left, and min_agents is %d", rest, h.Minimum)
 	case rest < half:
 		return fmt.Sprintf("%d of %d agents would be left: when so many are unhealthy, the cause is likelier elsewhere",
@@ -284,13 +290,13 @@ func (h *healer) needed(action HealingType, a *HealingAgent) string {
 }
 
 // patience is how long the problem must have lasted.
-func (h *healer) patience(d *HealingDecision) time.Duration {
-	if d.Type != HealRestore {
+func (h *healer) patience(d *api.HealingDecision) time.Duration {
+	if d.Type != api.HealRestore {
 		return h.Policy.Patience.Std()
 	}
 	times := 0
 	for _, p := range h.past[d.TargetID] {
-		if p.Verdict == HealAct && (p.Type == HealDrain || p.Type == HealFailover) && h.recent(p) {
+		if p.Verdict == api.HealAct && (p.Type == api.HealDrain || p.Type == api.HealFailover) && h.recent(p) {
 			times++
 		}
 	}
@@ -298,7 +304,7 @@ func (h *healer) patience(d *HealingDecision) time.Duration {
 }
 
 // damped counts earlier actions of the same kind, and returns until when not to repeat them.
-func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
+func (h *healer) damped(d *api.HealingDecision) (times int, until time.Time) {
 	var last time.Time
 	for _, p := range h.past[d.TargetID] {
 		if p.Type == d.Type && p.Verdict == d.Verdict && h.recent(p) {
@@ -310,9 +316,9 @@ func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
 	switch {
 	case times == 0:
 		return 0, time.Time{}
-	case d.Verdict != HealAct || d.Type == HealReport:
+	case d.Verdict != api.HealAct || d.Type == api.HealReport:
 		first = skipAgain
-	case d.Type == HealRestore:
+	case d.Type == api.HealRestore:
 		first = 0 // its patience grows instead
 	}
 	return times, last.Add(grown(first, times-1))
@@ -343,14 +349,15 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 		Alone:   !f.Config.Scaling.On() && len(f.Shards) == 0 && len(f.Targets) == 0,
 		Braked:  len(f.BrakeHolds) > 0, Hubs: f.Hubs(),
 	}
-	if upset := f.LastUpset(); now.Sub(upset) < AttemptBackstop+policy.CycleInterval.Std() {
+	if upset := f.LastUpset(); now.Sub(upset) < api.AttemptBackstop+policy.CycleInterval.Std() {
 		c.LastUpset = upset // the backstop has ended what was left behind before that
 	}
 	for i := range f.Members {
 		m := &f.Members[i]
 		agent := HealingAgent{AgentID: m.AgentID, Status: m.Status, Since: m.StatusSince, Epoch: m.Epoch,
 			Slots:  m.MaxTasks,
-			Health: MemberHealth{Level: HealthHealthy}, Running: f.Live[m.AgentID].Running, Reduced: f.Reductions.Of(
+			Health: MemberHealth{Level: api.HealthHealthy}, Running: f.Live[m.AgentID].Running,
+			Reduced: f.Reductions.Of(
 				m.AgentID) != nil, OutBy: outBy(&f.Cluster, m.AgentID)}
 		if m.Health != nil {
 			agent.Health = *m.Health
@@ -358,7 +365,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 		if m.Connected() && agent.OutBy != outByOperator {
 			c.Members++
 		}
-		if m.Status == AgentOnline {
+		if m.Status == api.AgentOnline {
 			c.Serving++
 			if agent.Health.Fit() {
 				c.Healthy++
@@ -384,22 +391,22 @@ func (c *HealingCase) findAlone(of *Cluster) {
 	if len(c.Agents) == 0 {
 		return
 	}
-	needs := make([]LaneNeeds, 0, len(of.Fits)+len(of.CapabilitySets))
+	needs := make([]api.LaneNeeds, 0, len(of.Fits)+len(of.CapabilitySets))
 	for i := range of.Fits {
 		needs = append(needs, of.Fits[i].LaneNeeds)
 	}
 	for _, set := range of.CapabilitySets {
-		needs = append(needs, LaneNeeds{Capabilities: set})
+		needs = append(needs, api.LaneNeeds{Capabilities: set})
 	}
 	for i := range needs {
 		ill, able, fit := map[string]bool{}, false, false
 		for j := range of.Members {
 			m := &of.Members[j]
-			if fit || m.Status != AgentOnline || !MeetsNeeds(&needs[i], &m.AgentProfile) {
+			if fit || m.Status != api.AgentOnline || !MeetsNeeds(&needs[i], &m.AgentProfile) {
 				continue
 			}
 			ill[m.AgentID], fit = true, m.Health.Fit()
-			able = able || fit || !m.Health.Level.WorseThan(HealthWarning)
+			able = able || fit || !m.Health.Level.WorseThan(api.HealthWarning)
 		}
 		for j := range c.Agents {
 			if a := &c.Agents[j]; ill[a.AgentID] && !fit && (!a.unable() || !able) && a.Alone == "" {
@@ -436,7 +443,7 @@ const brakedWhy = "the mass-loss brake is engaged: the network is the likelier c
 // HealingCheck has the facts of healing's decision about an agent. They are seconds old when the action begins, or
 // minutes after a restart of Temporal, so the cluster checks them again.
 type HealingCheck struct {
-	Type HealingType `json:"type"`
+	Type api.HealingType `json:"type"`
 	// Epoch is the epoch of the judged session.
 	Epoch int64 `json:"epoch"`
 }
@@ -460,7 +467,7 @@ func CheckHealing(c *Cluster, agentID, drain string, h HealingCheck) error {
 	if len(c.BrakeHolds) > 0 {
 		return errors.New(brakedWhy)
 	}
-	switch ill, restore := !m.Health.Fit(), h.Type == HealRestore; {
+	switch ill, restore := !m.Health.Fit(), h.Type == api.HealRestore; {
 	case restore && outBy != outByHealing:
 		return errors.New("the agent is in service")
 	case restore && ill:
@@ -469,7 +476,7 @@ func CheckHealing(c *Cluster, agentID, drain string, h HealingCheck) error {
 		return errors.New("healing has taken the agent out of service already")
 	case !restore && !ill:
 		return errors.New("the agent is healthy again")
-	case h.Type == HealReduce && c.Reductions.Of(agentID) != nil:
+	case h.Type == api.HealReduce && c.Reductions.Of(agentID) != nil:
 		return errors.New("the agent's load is reduced already")
 	}
 	now, _ := ExamineForHealing(&ClusterFacts{Cluster: *c}, time.Time{})
@@ -481,13 +488,13 @@ func CheckHealing(c *Cluster, agentID, drain string, h HealingCheck) error {
 }
 
 // leftAlone returns why healing must not touch an agent; empty: it may.
-func leftAlone(outBy string, status AgentStatus) string {
+func leftAlone(outBy string, status api.AgentStatus) string {
 	switch {
 	case outBy == outByOperator:
 		return "an operator keeps it out of service (" + string(status) + ")"
-	case status == AgentDraining:
+	case status == api.AgentDraining:
 		return "it is being drained"
-	case status == AgentSuspect:
+	case status == api.AgentSuspect:
 		return "the failure detector is at it"
 	}
 	return ""

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // healthRise is how far above a level's threshold a worse agent's score must be to reach that level, so that a score at
@@ -49,14 +51,14 @@ type HealthFacts struct {
 
 // Health is an agent's health with its factors and checks.
 type Health struct {
-	Level HealthLevel `json:"level"`
-	Score float64     `json:"score"`
+	Level api.HealthLevel `json:"level"`
+	Score float64         `json:"score"`
 	// Why names the problems in words, worst first; empty: none.
 	Why string `json:"why,omitempty"`
 	// Busy: only what is no fault of the agent's keeps it from being healthy; see HealthFacts.Own.
-	Busy    bool           `json:"busy,omitempty"`
-	Factors []HealthFactor `json:"factors"`
-	Checks  []HealthCheck  `json:"checks"`
+	Busy    bool               `json:"busy,omitempty"`
+	Factors []api.HealthFactor `json:"factors"`
+	Checks  []api.HealthCheck  `json:"checks"`
 	// ConsecutiveFailures counts the attempts since the last one that completed: failed or not finished.
 	ConsecutiveFailures int `json:"consecutive_failures,omitempty"`
 	// Finished is the share of the attempts that the agent finished, of however few; 1 without any.
@@ -75,14 +77,14 @@ func (h *Health) MeasuredAt(heartbeat, now time.Time) {
 
 // MemberHealth is a cluster's record of a member's health: its level, and the facts when it reached that.
 type MemberHealth struct {
-	Level HealthLevel `json:"level"`
-	Score float64     `json:"score"`
-	Why   string      `json:"why,omitempty"`
-	Since time.Time   `json:"since"`
+	Level api.HealthLevel `json:"level"`
+	Score float64         `json:"score"`
+	Why   string          `json:"why,omitempty"`
+	Since time.Time       `json:"since"`
 }
 
 // Fit reports whether the agent is well. One that is only busy is, and its hub does not report that.
-func (h *MemberHealth) Fit() bool { return h == nil || h.Level == HealthHealthy }
+func (h *MemberHealth) Fit() bool { return h == nil || h.Level == api.HealthHealthy }
 
 // Own are the facts that are evidence against the agent itself: without the CPU and memory of its host, which others
 // use too, and without failures that handlers reported, which are their own.
@@ -95,8 +97,9 @@ func (f HealthFacts) Own() HealthFacts {
 // AssessHealth rates an agent by its facts: the weighted mean of five factors. before is its previous level, or "" for
 // none; a better level needs a little more than its threshold. Whatever the score, an agent that lives but does not
 // work is critical, and one with a handler that does not stop is degraded at best: its heartbeats and host may be fine.
-func AssessHealth(f HealthFacts, before HealthLevel) Health {
-	h := Health{Factors: []HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(), f.errors()},
+func AssessHealth(f HealthFacts, before api.HealthLevel) Health {
+	h := Health{Factors: []api.HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(),
+		f.errors()},
 		Checks: f.checks()}
 	for i := range h.Factors {
 		h.Factors[i].Score = rounded(h.Factors[i].Score)
@@ -119,14 +122,14 @@ func AssessHealth(f HealthFacts, before HealthLevel) Health {
 func (f *HealthFacts) bad() int { return max(f.Unfinished, f.Stuck) }
 
 // worksAtMost is the best level that an agent's work allows.
-func (f *HealthFacts) worksAtMost() HealthLevel {
+func (f *HealthFacts) worksAtMost() api.HealthLevel {
 	switch {
 	case f.idleHands(), f.Stuck > 0 && f.Stuck >= f.Slots && f.Slots > 0:
-		return HealthCritical
+		return api.HealthCritical
 	case f.Stuck > 0:
-		return HealthDegraded
+		return api.HealthDegraded
 	}
-	return HealthHealthy
+	return api.HealthHealthy
 }
 
 // idleHands reports whether the agent takes work and finishes none.
@@ -136,17 +139,17 @@ func (f *HealthFacts) idleHands() bool {
 
 // whyOf names the problems of an agent that is not healthy: failed checks, then the factors that cost most.
 func whyOf(h *Health) string {
-	if h.Level == HealthHealthy {
+	if h.Level == api.HealthHealthy {
 		return ""
 	}
 	var reasons []string
 	for _, c := range h.Checks {
-		if c.Name == "agent" && c.Status != CheckPass {
+		if c.Name == "agent" && c.Status != api.CheckPass {
 			reasons = append(reasons, c.Why)
 		}
 	}
 	factors := slices.Clone(h.Factors)
-	slices.SortStableFunc(factors, func(a, b HealthFactor) int {
+	slices.SortStableFunc(factors, func(a, b api.HealthFactor) int {
 		return cmp.Compare((1-b.Score)*b.Weight, (1-a.Score)*a.Weight)
 	})
 	for _, f := range factors {
@@ -160,22 +163,22 @@ func whyOf(h *Health) string {
 // lowestScores are the lowest scores of the levels, in their order.
 var lowestScores = []float64{0.9, 0.7, 0.5, 0.3, 0}
 
-func levelOf(score float64, before HealthLevel) HealthLevel {
-	level, rank := HealthFailed, len(HealthLevels)
-	was := slices.Index(HealthLevels, before)
+func levelOf(score float64, before api.HealthLevel) api.HealthLevel {
+	level, rank := api.HealthFailed, len(api.HealthLevels)
+	was := slices.Index(api.HealthLevels, before)
 	for i, lowest := range lowestScores {
 		if score >= lowest && i < rank {
-			level, rank = HealthLevels[i], i
+			level, rank = api.HealthLevels[i], i
 		}
 	}
 	if was > rank && score < lowestScores[rank]+healthRise {
-		return HealthLevels[min(rank+1, was)]
+		return api.HealthLevels[min(rank+1, was)]
 	}
 	return level
 }
 
-func (f *HealthFacts) selfReported() HealthFactor {
-	factor := HealthFactor{Name: "self_reported", Score: 1, Weight: weightSelfReported,
+func (f *HealthFacts) selfReported() api.HealthFactor {
+	factor := api.HealthFactor{Name: "self_reported", Score: 1, Weight: weightSelfReported,
 		Why: "the agent reports no trouble"}
 	if f.SelfReported != nil {
 		factor.Score = clamp(*f.SelfReported)
@@ -189,8 +192,8 @@ func (f *HealthFacts) selfReported() HealthFactor {
 	return factor
 }
 
-func (f *HealthFacts) heartbeats() HealthFactor {
-	factor := HealthFactor{Name: "heartbeat_regularity", Score: 1, Weight: weightHeartbeats,
+func (f *HealthFacts) heartbeats() api.HealthFactor {
+	factor := api.HealthFactor{Name: "heartbeat_regularity", Score: 1, Weight: weightHeartbeats,
 		Why: "its heartbeats come in time"}
 	if f.Heartbeats > 0 && f.Late > 0 {
 		factor.Score = clamp(1 - float64(f.Late)/float64(f.Heartbeats))
@@ -207,8 +210,8 @@ func (f *HealthFacts) heartbeats() HealthFactor {
 	return factor
 }
 
-func (f *HealthFacts) completion() HealthFactor {
-	factor := HealthFactor{Name: "task_completion", Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
+func (f *HealthFacts) completion() api.HealthFactor {
+	factor := api.HealthFactor{Name: "task_completion", Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
 	bad := f.bad()
 	if bad == 0 {
 		return factor
@@ -226,8 +229,8 @@ func (f *HealthFacts) completion() HealthFactor {
 	return factor
 }
 
-func (f *HealthFacts) resources() HealthFactor {
-	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources}
+func (f *HealthFacts) resources() api.HealthFactor {
+	factor := api.HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources}
 	var spare []string
 	for _, r := range f.inUse() {
 		if r.percent == nil {
@@ -247,8 +250,8 @@ func (f *HealthFacts) resources() HealthFactor {
 	return factor
 }
 
-func (f *HealthFacts) errors() HealthFactor {
-	factor := HealthFactor{Name: "error_rate", Score: 1, Weight: weightErrors, Why: "its attempts do not fail"}
+func (f *HealthFacts) errors() api.HealthFactor {
+	factor := api.HealthFactor{Name: "error_rate", Score: 1, Weight: weightErrors, Why: "its attempts do not fail"}
 	if f.Failed == 0 {
 		return factor
 	}
@@ -262,31 +265,31 @@ func (f *HealthFacts) errors() HealthFactor {
 	return factor
 }
 
-func (f *HealthFacts) checks() []HealthCheck {
-	var checks []HealthCheck
+func (f *HealthFacts) checks() []api.HealthCheck {
+	var checks []api.HealthCheck
 	for _, r := range f.inUse() {
-		check := HealthCheck{Name: r.name, Status: CheckUnknown, Why: "not reported"}
+		check := api.HealthCheck{Name: r.name, Status: api.CheckUnknown, Why: "not reported"}
 		if r.percent != nil {
-			check.Status, check.Why = CheckPass, fmt.Sprintf("%.0f%% in use%s", *r.percent, r.over)
+			check.Status, check.Why = api.CheckPass, fmt.Sprintf("%.0f%% in use%s", *r.percent, r.over)
 			switch {
 			case *r.percent >= checkFail:
-				check.Status = CheckFail
+				check.Status = api.CheckFail
 			case *r.percent >= checkWarn:
-				check.Status = CheckWarn
+				check.Status = api.CheckWarn
 			}
 		}
 		checks = append(checks, check)
 	}
-	agent := HealthCheck{Name: "agent", Status: CheckPass, Why: "it answers and works"}
+	agent := api.HealthCheck{Name: "agent", Status: api.CheckPass, Why: "it answers and works"}
 	switch {
 	case f.Stuck > 0:
-		agent.Status, agent.Why = CheckFail, fmt.Sprintf("%d attempts run on although they were told to stop", f.Stuck)
+		agent.Status, agent.Why = api.CheckFail, fmt.Sprintf("%d attempts run on although they were told to stop", f.Stuck)
 	case f.idleHands():
-		agent.Status, agent.Why = CheckFail, fmt.Sprintf("it took %d attempts and finished none", f.Unfinished)
+		agent.Status, agent.Why = api.CheckFail, fmt.Sprintf("it took %d attempts and finished none", f.Unfinished)
 	case f.Interval > 0 && f.Silence > time.Duration(heartbeatStillGood*float64(f.Interval)):
-		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("silent for %s", f.Silence.Round(time.Second))
+		agent.Status, agent.Why = api.CheckWarn, fmt.Sprintf("silent for %s", f.Silence.Round(time.Second))
 	case f.Completed+f.Failed == 0 && f.Unfinished > 0:
-		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("it took %d attempts and finished none yet", f.Unfinished)
+		agent.Status, agent.Why = api.CheckWarn, fmt.Sprintf("it took %d attempts and finished none yet", f.Unfinished)
 	}
 	return append(checks, agent)
 }
@@ -357,14 +360,14 @@ func (w *HealthWindow) Heartbeat(gap, interval time.Duration, now time.Time) {
 
 // Ended counts one attempt that the agent was given, by how it ended. Leave out attempts that were cancelled, or taken
 // off it by a person or a drain.
-func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
+func (w *HealthWindow) Ended(outcome api.AttemptOutcome, now time.Time) {
 	b := w.at(now)
 	switch outcome {
-	case AttemptCompleted:
+	case api.AttemptCompleted:
 		b.completed++
-	case AttemptFailed:
+	case api.AttemptFailed:
 		b.failed++
-	case AttemptTimedOut, AttemptReturned:
+	case api.AttemptTimedOut, api.AttemptReturned:
 		b.unfinished++
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // A check says over which time what it tells is the mean.
@@ -29,9 +31,9 @@ func TestUnknownUse(t *testing.T) {
 		for _, c := range h.Checks {
 			switch {
 			case c.Name == "memory" && f.MemoryPercent != nil:
-				require.Equal(t, HealthCheck{Name: "memory", Status: CheckPass, Why: "0% in use, the mean of 5 minutes"}, c)
+				require.Equal(t, api.HealthCheck{Name: "memory", Status: api.CheckPass, Why: "0% in use, the mean of 5 minutes"}, c)
 			case c.Name != "agent":
-				require.Equal(t, HealthCheck{Name: c.Name, Status: CheckUnknown, Why: "not reported"}, c)
+				require.Equal(t, api.HealthCheck{Name: c.Name, Status: api.CheckUnknown, Why: "not reported"}, c)
 			}
 		}
 	}
@@ -49,41 +51,41 @@ func TestAssessHealth(t *testing.T) {
 	tests := []struct {
 		name   string
 		facts  HealthFacts
-		before HealthLevel
+		before api.HealthLevel
 		score  float64
-		level  HealthLevel
+		level  api.HealthLevel
 	}{
-		{"nothing known is healthy", HealthFacts{}, "", 1, HealthHealthy},
+		{"nothing known is healthy", HealthFacts{}, "", 1, api.HealthHealthy},
 		{"a good agent", HealthFacts{SelfReported: p(1), Heartbeats: 60, Interval: 5 * time.Second,
-			Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, HealthHealthy},
-		{"half of its attempts fail", HealthFacts{Completed: 5, Failed: 5}, "", 0.95, HealthHealthy},
-		{"one of one failed", HealthFacts{Failed: 1}, "", 1, HealthHealthy},
-		{"nine of nine failed", HealthFacts{Failed: 9}, "", 1, HealthHealthy},
-		{"ten of ten failed", HealthFacts{Failed: 10}, "", 0.9, HealthHealthy},
-		{"it finishes half of what it takes", HealthFacts{Completed: 5, Unfinished: 5}, "", 0.875, HealthDegraded},
-		{"it takes work and finishes none", HealthFacts{Unfinished: 10}, "", 0.75, HealthCritical},
-		{"nine attempts that were not finished say little", HealthFacts{Unfinished: 9}, "", 1, HealthHealthy},
-		{"one of its handlers hangs", HealthFacts{Completed: 99, Stuck: 1, Slots: 4}, "", 0.998, HealthDegraded},
-		{"all of its handlers hang", HealthFacts{Completed: 99, Stuck: 1, Slots: 1}, "", 0.998, HealthCritical},
+			Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, api.HealthHealthy},
+		{"half of its attempts fail", HealthFacts{Completed: 5, Failed: 5}, "", 0.95, api.HealthHealthy},
+		{"one of one failed", HealthFacts{Failed: 1}, "", 1, api.HealthHealthy},
+		{"nine of nine failed", HealthFacts{Failed: 9}, "", 1, api.HealthHealthy},
+		{"ten of ten failed", HealthFacts{Failed: 10}, "", 0.9, api.HealthHealthy},
+		{"it finishes half of what it takes", HealthFacts{Completed: 5, Unfinished: 5}, "", 0.875, api.HealthDegraded},
+		{"it takes work and finishes none", HealthFacts{Unfinished: 10}, "", 0.75, api.HealthCritical},
+		{"nine attempts that were not finished say little", HealthFacts{Unfinished: 9}, "", 1, api.HealthHealthy},
+		{"one of its handlers hangs", HealthFacts{Completed: 99, Stuck: 1, Slots: 4}, "", 0.998, api.HealthDegraded},
+		{"all of its handlers hang", HealthFacts{Completed: 99, Stuck: 1, Slots: 1}, "", 0.998, api.HealthCritical},
 		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)},
-			"", 0.592, HealthWarning},
-		{"it rates itself as failed", HealthFacts{SelfReported: p(0), SelfNote: "no licence"}, "", 0.8, HealthDegraded},
-		{"it works again", HealthFacts{Completed: 1}, HealthCritical, 1, HealthHealthy},
+			"", 0.592, api.HealthWarning},
+		{"it rates itself as failed", HealthFacts{SelfReported: p(0), SelfNote: "no licence"}, "", 0.8, api.HealthDegraded},
+		{"it works again", HealthFacts{Completed: 1}, api.HealthCritical, 1, api.HealthHealthy},
 		{"silent for two intervals", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, "", 0.9,
-			HealthHealthy},
+			api.HealthHealthy},
 		{"silent for three", HealthFacts{Interval: 5 * time.Second, Silence: 15 * time.Second}, "", 0.7,
-			HealthDegraded},
-		{"a full disk", HealthFacts{DiskPercent: p(100)}, "", 0.85, HealthDegraded},
+			api.HealthDegraded},
+		{"a full disk", HealthFacts{DiskPercent: p(100)}, "", 0.85, api.HealthDegraded},
 		{"silent, full, failing", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 10},
-			"", 0.45, HealthCritical},
+			"", 0.45, api.HealthCritical},
 		{"everything is wrong", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 10,
-			Unfinished: 990, SelfReported: p(-3)}, "", 0.003, HealthFailed},
+			Unfinished: 990, SelfReported: p(-3)}, "", 0.003, api.HealthFailed},
 		{"at the threshold it stays what it was", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second},
-			HealthDegraded, 0.9, HealthDegraded},
-		{"well above it rises", HealthFacts{Completed: 6, Failed: 4}, HealthDegraded, 0.96, HealthHealthy},
+			api.HealthDegraded, 0.9, api.HealthDegraded},
+		{"well above it rises", HealthFacts{Completed: 6, Failed: 4}, api.HealthDegraded, 0.96, api.HealthHealthy},
 		{"it rises over several levels, and waits below the threshold",
-			HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthFailed, 0.9, HealthDegraded},
-		{"it falls at once", HealthFacts{Completed: 5, Unfinished: 5}, HealthHealthy, 0.875, HealthDegraded},
+			HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, api.HealthFailed, 0.9, api.HealthDegraded},
+		{"it falls at once", HealthFacts{Completed: 5, Unfinished: 5}, api.HealthHealthy, 0.875, api.HealthDegraded},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,7 +93,7 @@ func TestAssessHealth(t *testing.T) {
 			got := AssessHealth(tt.facts, tt.before)
 			require.InDelta(t, tt.score, got.Score, 0.0011, "%+v", got)
 			require.Equal(t, tt.level, got.Level)
-			require.Equal(t, got.Level == HealthHealthy, got.Why == "", "%s: %q", got.Level, got.Why)
+			require.Equal(t, got.Level == api.HealthHealthy, got.Why == "", "%s: %q", got.Level, got.Why)
 			require.Len(t, got.Factors, 5)
 			weights := 0.0
 			for _, f := range got.Factors {
@@ -115,14 +117,14 @@ func TestOwnHealthIsTheAgentsAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, before := range []HealthLevel{"", HealthDegraded, HealthCritical} {
+			for _, before := range []api.HealthLevel{"", api.HealthDegraded, api.HealthCritical} {
 				require.Equal(t, 1.0, AssessHealth(f.Own(), before).Score) //nolint:testifylint // nothing is taken
 			}
 		})
 	}
 	own := HealthFacts{Failed: 5, Unfinished: 5}.Own()
-	require.Equal(t, HealthDegraded, AssessHealth(own, "").Level, "it finishes half of what it takes")
-	require.Equal(t, HealthDegraded, AssessHealth(HealthFacts{DiskPercent: &full}.Own(), "").Level)
+	require.Equal(t, api.HealthDegraded, AssessHealth(own, "").Level, "it finishes half of what it takes")
+	require.Equal(t, api.HealthDegraded, AssessHealth(HealthFacts{DiskPercent: &full}.Own(), "").Level)
 }
 
 // No fact that is worse makes an agent healthier, and a score and its level agree but for the hysteresis.
@@ -173,8 +175,8 @@ func TestHealthWindow(t *testing.T) {
 	var w HealthWindow
 	w.Heartbeat(5*time.Second, 5*time.Second, noon)
 	w.Heartbeat(8*time.Second, 5*time.Second, noon)
-	for _, outcome := range []AttemptOutcome{AttemptCompleted, AttemptCompleted, AttemptFailed, AttemptTimedOut,
-		AttemptReturned, AttemptCancelled, AttemptLost} {
+	for _, outcome := range []api.AttemptOutcome{api.AttemptCompleted, api.AttemptCompleted, api.AttemptFailed, api.AttemptTimedOut,
+		api.AttemptReturned, api.AttemptCancelled, api.AttemptLost} {
 		w.Ended(outcome, noon.Add(time.Minute))
 	}
 	all := HealthFacts{Heartbeats: 2, Late: 1, Completed: 2, Failed: 1, Unfinished: 2}

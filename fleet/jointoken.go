@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -41,7 +43,7 @@ func (u *TokenUses) size() int {
 	if u.counted != len(u.Agents) {
 		u.counted, u.bytes = len(u.Agents), 0
 		for _, agent := range u.Agents {
-			u.bytes += JSONSize(agent)
+			u.bytes += api.JSONSize(agent)
 		}
 	}
 	return u.bytes
@@ -134,7 +136,7 @@ func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 		u = &l.TokenUses[len(l.TokenUses)-1]
 	}
 	if i, counted := slices.BinarySearch(u.Agents, agentID); !counted {
-		bytes := u.size() + JSONSize(agentID)
+		bytes := u.size() + api.JSONSize(agentID)
 		u.Agents = slices.Insert(u.Agents, i, agentID)
 		u.counted, u.bytes = len(u.Agents), bytes
 	}

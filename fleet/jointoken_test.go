@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestATokenLetsInSoManyAgents(t *testing.T) {
@@ -20,7 +22,7 @@ func TestATokenLetsInSoManyAgents(t *testing.T) {
 	require.Empty(t, join("a", "a2", token), "a newer one under the same id")
 	require.Equal(t, 1, c.UsesOf("t"))
 	require.Empty(t, join("b", "b1", token))
-	require.True(t, c.Apply(Transition{AgentID: "b", Instance: "b1", Epoch: 3, Status: AgentOffline, Left: true,
+	require.True(t, c.Apply(Transition{AgentID: "b", Instance: "b1", Epoch: 3, Status: api.AgentOffline, Left: true,
 		At: noon}, "h"))
 	require.Equal(t, RefusedUses, join("c", "c1", token), "one that has left was one")
 	require.Nil(t, c.Member("c"))

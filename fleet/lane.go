@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // DefaultLane is the lane of tasks that any serving member may run.
@@ -21,7 +23,7 @@ const (
 
 // CapabilityLane is the lane of tasks that need a set of capabilities, in any order.
 func CapabilityLane(capabilities []string) string {
-	return capLanes + strings.Join(SortedSet(capabilities), "+")
+	return capLanes + strings.Join(api.SortedSet(capabilities), "+")
 }
 
 // CapabilitiesOfLane are the capabilities that a lane's name has; nil: none.
@@ -51,7 +53,7 @@ func ParseLane(name string) (string, error) {
 	}
 	if taskType := TypeOfLane(name); taskType != "" {
 		rest, more := strings.CutPrefix(name, typeLanes+taskType+"/")
-		if ValidateID("type", taskType) != nil || more && !strings.HasPrefix(rest, capLanes) {
+		if api.ValidateID("type", taskType) != nil || more && !strings.HasPrefix(rest, capLanes) {
 			return "", ErrLane
 		}
 		if !more {
@@ -62,7 +64,7 @@ func ParseLane(name string) (string, error) {
 	}
 	if capabilities := CapabilitiesOfLane(name); capabilities != nil {
 		for _, c := range capabilities {
-			if ValidateID("capability", c) != nil {
+			if api.ValidateID("capability", c) != nil {
 				return "", ErrLane
 			}
 		}
@@ -74,7 +76,7 @@ func ParseLane(name string) (string, error) {
 	if agent, ok := AgentOfLane(name); ok {
 		return AgentLane(agent), nil
 	}
-	if class, ok := strings.CutPrefix(name, fitLanes); ok && ValidateID("class", class) == nil {
+	if class, ok := strings.CutPrefix(name, fitLanes); ok && api.ValidateID("class", class) == nil {
 		return name, nil
 	}
 	return "", ErrLane
@@ -93,12 +95,12 @@ func ShardOfLane(lane string) (int, bool) {
 // AgentOfLane is the inverse of AgentLane.
 func AgentOfLane(lane string) (string, bool) {
 	agent, ok := strings.CutPrefix(lane, agentLanes)
-	return agent, ok && ValidateID("agent", agent) == nil
+	return agent, ok && api.ValidateID("agent", agent) == nil
 }
 
 // LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs.
 // shards is the cluster's number of shards, 0 when it is not sharded; ownType: tasks of its type have their own lanes.
-func LaneOf(spec *TaskSpec, shards int, ownType bool) string {
+func LaneOf(spec *api.TaskSpec, shards int, ownType bool) string {
 	switch {
 	case spec.Agent != "":
 		return AgentLane(spec.Agent)

@@ -3,6 +3,8 @@ package fleet
 import (
 	"cmp"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Liveness is a hub's judgement of a session.
@@ -118,8 +120,8 @@ func AgentLease(lease time.Duration) time.Duration {
 
 // Lease is how long after a hub's last answer an agent has certainly stopped: the failure threshold where every member
 // serves, else the shorter role lease.
-func (t Timing) Lease(mode ReplicationMode, roleLease time.Duration) time.Duration {
-	if mode == ActivePassive || mode == Sharded {
+func (t Timing) Lease(mode api.ReplicationMode, roleLease time.Duration) time.Duration {
+	if mode == api.ActivePassive || mode == api.Sharded {
 		return min(roleLease, t.FailureThreshold)
 	}
 	return t.FailureThreshold

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestJudge(t *testing.T) {
@@ -75,8 +77,8 @@ func TestTimingOfACrowd(t *testing.T) {
 func TestAgentLeaseEndsFirst(t *testing.T) {
 	t.Parallel()
 	for _, timing := range []Timing{DefaultTiming(), DefaultTiming().For(1_000_000)} {
-		for _, mode := range []ReplicationMode{ActiveActive, ActivePassive, Sharded} {
-			lease := timing.Lease(mode, DefaultRoleLease)
+		for _, mode := range []api.ReplicationMode{api.ActiveActive, api.ActivePassive, api.Sharded} {
+			lease := timing.Lease(mode, api.DefaultRoleLease)
 			for _, held := range []time.Duration{0, timing.Hold(lease)} {
 				sent := noon
 				answered := sent.Add(held)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // maxFencedKept is how many replaced instances of an agent id are remembered; they are refused if they come back.
@@ -113,7 +115,7 @@ func (c *Cluster) noteSizes() []int {
 	seen, sizes := map[string]bool{}, []int(nil)
 	c.eachNote(func(note *string) {
 		if *note != "" && !seen[*note] {
-			seen[*note], sizes = true, append(sizes, JSONSize(*note))
+			seen[*note], sizes = true, append(sizes, api.JSONSize(*note))
 		}
 	})
 	return sizes
@@ -139,8 +141,8 @@ func (c *Cluster) cutNotes(most int) {
 	}
 	const ellipsis = "…" // of Shorten
 	c.eachNote(func(note *string) {
-		if size := JSONSize(*note); size > share {
-			*note = Shorten(*note, max(0, (share-JSONSize(ellipsis))*len(*note)/size))
+		if size := api.JSONSize(*note); size > share {
+			*note = api.Shorten(*note, max(0, (share-api.JSONSize(ellipsis))*len(*note)/size))
 		}
 		if *note == ellipsis {
 			*note = ""
@@ -152,7 +154,7 @@ func (c *Cluster) cutNotes(most int) {
 const maxNote = 512
 
 // noteOf is a text of an agent or a person as it is kept about a member.
-func noteOf(text string) string { return Shorten(Printable(text), maxNote) }
+func noteOf(text string) string { return api.Shorten(api.Printable(text), maxNote) }
 
 // Join admits one agent process. The same instance re-attaches and keeps its epoch. A new instance under a known id
 // gets a new epoch and fences the older process. It refuses a fenced instance, a credential that no longer counts, and
@@ -184,7 +186,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	case m.Instance == j.Instance && j.Registration != 0 && j.Registration < m.Registration:
 		return Joined{AgentID: j.AgentID, Refused: RefusedLate}
 	case m.Instance == j.Instance:
-		if answer.GivenUp = m.Status == AgentOffline; answer.GivenUp {
+		if answer.GivenUp = m.Status == api.AgentOffline; answer.GivenUp {
 			m.Mistakes++
 		}
 	case slices.Contains(m.FencedInstances, j.Instance):
@@ -210,10 +212,10 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	}
 	answer.Epoch, answer.Mistakes, m.Health = m.Epoch, m.Mistakes, nil // its hub reports its health again
 	m.Hub, m.HubLostAt, m.AwaitedUntil, m.AgentProfile = hub, time.Time{}, time.Time{}, j.AgentProfile
-	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
+	m.Capabilities, m.TaskTypes = api.SortedSet(j.Capabilities), api.SortedSet(j.TaskTypes)
 	m.counted = memberSizes{}
-	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
-		m.setStatus(AgentOnline, "", now)
+	if c.Cordons.Of(m.AgentID) == nil || m.Status == api.AgentOffline {
+		m.setStatus(api.AgentOnline, "", now)
 	}
 	m.settleCordon(c, now)
 	return answer
@@ -235,7 +237,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if t.Status == "" && t.Health != nil {
 		return m.setHealth(t.Health)
 	}
-	if t.Status == AgentStopping {
+	if t.Status == api.AgentStopping {
 		changed := !m.Stopping
 		m.Stopping = true
 		return changed
@@ -246,7 +248,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 		c.Departures.add(Departure{AgentID: t.AgentID, At: t.At})
 		return true
 	}
-	if t.Left || t.Status == AgentOffline {
+	if t.Left || t.Status == api.AgentOffline {
 		changed := m.Connected()
 		m.disconnect(c, t.Reason, t.At)
 		m.AwaitedUntil = t.AwaitedUntil
@@ -262,7 +264,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 // setHealth records a member's new health and reports whether it changed. A healthy member only has the time since
 // when.
 func (m *Member) setHealth(h *MemberHealth) bool {
-	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
+	if m.Health == nil && h.Level == api.HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
 		return false
 	}
 	m.Health = new(*h)
@@ -270,16 +272,16 @@ func (m *Member) setHealth(h *MemberHealth) bool {
 }
 
 // HealthLevel is the member's level; healthy without a report.
-func (m *Member) HealthLevel() HealthLevel {
+func (m *Member) HealthLevel() api.HealthLevel {
 	if m.Health == nil {
-		return HealthHealthy
+		return api.HealthHealthy
 	}
 	return m.Health.Level
 }
 
 // disconnect records that no hub has a session of the agent any more.
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
-	m.setStatus(AgentOffline, reason, at)
+	m.setStatus(api.AgentOffline, reason, at)
 	m.Health, m.HubLostAt = nil, time.Time{}
 	if c.Cordons.Of(m.AgentID) != nil {
 		m.Hub = ""
@@ -295,7 +297,7 @@ func (c *Cluster) Hubs() []string {
 			hubs = append(hubs, m.Hub)
 		}
 	}
-	return SortedSet(hubs)
+	return api.SortedSet(hubs)
 }
 
 // LoseHub marks the members that are still attached to a lost hub as offline and returns their ids. Where the brake
@@ -306,7 +308,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	held := slices.ContainsFunc(c.Members, func(m Member) bool { return m.Hub == hub && !m.HubLostAt.IsZero() })
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Hub == hub && m.Status != AgentOffline && (!held || !m.HubLostAt.IsZero()) {
+		if m.Hub == hub && m.Status != api.AgentOffline && (!held || !m.HubLostAt.IsZero()) {
 			m.disconnect(c, "its hub was lost and it did not re-attach to another", now)
 			lost = append(lost, m.AgentID)
 		}
@@ -314,7 +316,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	return lost
 }
 
-func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
+func (m *Member) setStatus(s api.AgentStatus, reason string, at time.Time) {
 	if m.Status != s {
 		m.StatusSince = at
 	}
@@ -343,7 +345,7 @@ func dropLongestOffline(c *Cluster) bool {
 	oldest := -1
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Status == AgentOffline && (oldest < 0 || m.StatusSince.Before(c.Members[oldest].StatusSince)) {
+		if m.Status == api.AgentOffline && (oldest < 0 || m.StatusSince.Before(c.Members[oldest].StatusSince)) {
 			oldest = i
 		}
 	}

@@ -9,19 +9,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newCluster(maxAgents int) *Cluster {
-	return &Cluster{Config: ClusterConfig{Name: "c", MaxAgents: maxAgents}.WithDefaults()}
+	return &Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: maxAgents}.WithDefaults()}
 }
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(2)
 	first := c.Join(Join{AgentID: "b", Instance: "b1",
-		AgentProfile: AgentProfile{MaxTasks: 4, Capabilities: []string{"y", "x", "x"}}}, "h1", noon)
+		AgentProfile: api.AgentProfile{MaxTasks: 4, Capabilities: []string{"y", "x", "x"}}}, "h1", noon)
 	require.Equal(t, Joined{AgentID: "b", Epoch: 1}, first)
 	require.Equal(t, []string{"x", "y"}, c.Member("b").Capabilities)
 
@@ -40,7 +42,7 @@ func TestJoin(t *testing.T) {
 
 	t.Log("a full cluster refuses, but forgets a member that is offline")
 	require.Equal(t, RefusedFull, c.Join(Join{AgentID: "d", Instance: "d1"}, "h1", noon).Refused)
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 2, Status: AgentOffline, At: noon}, "h1"))
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 2, Status: api.AgentOffline, At: noon}, "h1"))
 	require.EqualValues(t, 4, c.Join(Join{AgentID: "d", Instance: "d1"}, "h1", noon).Epoch)
 	require.Nil(t, c.Member("a"))
 }
@@ -82,10 +84,10 @@ func TestJoinRefusesALateRegistration(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActiveActive, "a", "b")
+	c := clusterOf(api.ActiveActive, "a", "b")
 	require.ErrorContains(t, c.Forget("a", noon), "connected")
 	require.ErrorContains(t, c.Forget("z", noon), "not a member")
-	require.NoError(t, c.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance, Since: noon}))
+	require.NoError(t, c.SetCordon(Cordon{AgentID: "a", Status: api.AgentMaintenance, Since: noon}))
 	c.Member("a").disconnect(c, "gone", noon)
 	was := c.Snapshot()
 	require.NoError(t, c.Forget("a", noon))
@@ -93,7 +95,7 @@ func TestForget(t *testing.T) {
 	require.Nil(t, c.Cordons.Of("a"))
 	events := c.Changes(was, noon)
 	require.Len(t, events, 1)
-	require.Equal(t, EventAgentLeft, events[0].Type)
+	require.Equal(t, api.EventAgentLeft, events[0].Type)
 	require.Equal(t, "a person forgot it", events[0].Reason)
 	require.EqualValues(t, 3, c.Join(Join{AgentID: "a", Instance: "1"}, "h", noon).Epoch, "it joins anew")
 }
@@ -105,24 +107,24 @@ func TestApply(t *testing.T) {
 		change  Transition
 		hub     string
 		changed bool
-		status  AgentStatus // "" when the member is gone
+		status  api.AgentStatus // "" when the member is gone
 	}{
-		{"offline", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", true, AgentOffline},
-		{"another instance is stale", Transition{AgentID: "a", Instance: "a0", Epoch: 1, Status: AgentOffline}, "h1",
-			false, AgentOnline},
-		{"another epoch is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 0, Status: AgentOffline}, "h1",
-			false, AgentOnline},
+		{"offline", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: api.AgentOffline}, "h1", true, api.AgentOffline},
+		{"another instance is stale", Transition{AgentID: "a", Instance: "a0", Epoch: 1, Status: api.AgentOffline}, "h1",
+			false, api.AgentOnline},
+		{"another epoch is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 0, Status: api.AgentOffline}, "h1",
+			false, api.AgentOnline},
 		{"an earlier registration is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 1,
-			Status: AgentOffline}, "h1", false, AgentOnline},
+			Status: api.AgentOffline}, "h1", false, api.AgentOnline},
 		{"the same registration", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 2,
-			Status: AgentOffline}, "h1", true, AgentOffline},
-		{"a hub the agent left is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline},
-			"h0", false, AgentOnline},
-		{"unknown agent", Transition{AgentID: "z", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", false,
-			AgentOnline},
-		{"nothing new", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOnline}, "h1", false,
-			AgentOnline},
-		{"goodbye", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, Left: true}, "h1", true,
+			Status: api.AgentOffline}, "h1", true, api.AgentOffline},
+		{"a hub the agent left is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: api.AgentOffline},
+			"h0", false, api.AgentOnline},
+		{"unknown agent", Transition{AgentID: "z", Instance: "a1", Epoch: 1, Status: api.AgentOffline}, "h1", false,
+			api.AgentOnline},
+		{"nothing new", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: api.AgentOnline}, "h1", false,
+			api.AgentOnline},
+		{"goodbye", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: api.AgentOffline, Left: true}, "h1", true,
 			""},
 	}
 	for _, tt := range tests {
@@ -149,7 +151,7 @@ func TestLoseHub(t *testing.T) {
 	require.Equal(t, []string{"h1", "h2"}, c.Hubs())
 	require.Equal(t, []string{"a", "c"}, c.LoseHub("h1", noon))
 	require.Empty(t, c.LoseHub("h1", noon), "once")
-	require.Equal(t, AgentOnline, c.Member("b").Status)
+	require.Equal(t, api.AgentOnline, c.Member("b").Status)
 	require.Equal(t, 1, c.ServingCount())
 }
 
@@ -157,7 +159,7 @@ func TestOpenLane(t *testing.T) {
 	t.Parallel()
 	c := newCluster(0)
 	open := func(capabilities ...string) bool {
-		return c.OpenLane(LaneNeeds{Capabilities: capabilities}, "", noon)
+		return c.OpenLane(api.LaneNeeds{Capabilities: capabilities}, "", noon)
 	}
 	require.True(t, open("b", "a"))
 	require.True(t, open("a", "b", "a"))
@@ -195,7 +197,7 @@ func TestMembershipModel(t *testing.T) {
 					lastEpoch, newest[agent] = got.Epoch, instance
 				}
 			} else if m := c.Member(agent); m != nil {
-				c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: noon,
+				c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: api.AgentOffline, At: noon,
 					Left: rapid.Bool().Draw(t, "left")}, "h")
 			}
 			if !slices.IsSortedFunc(c.Members, func(a, b Member) int {
@@ -214,44 +216,44 @@ func TestMembershipModel(t *testing.T) {
 func TestHealthOfAMember(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0)
-	told := func(level HealthLevel) Transition {
+	told := func(level api.HealthLevel) Transition {
 		return Transition{AgentID: "a", Instance: "i", Epoch: 1, At: at,
 			Health: &MemberHealth{Level: level, Score: 0.8, Since: at}}
 	}
-	stale := told(HealthFailed)
+	stale := told(api.HealthFailed)
 	stale.Epoch = 0
 	for name, c := range map[string]struct {
 		do   func(c *Cluster)
-		want HealthLevel
+		want api.HealthLevel
 		kept bool
 	}{
-		"nothing was told":     {func(*Cluster) {}, HealthHealthy, false},
-		"healthy all along":    {func(c *Cluster) { c.Apply(told(HealthHealthy), "h") }, HealthHealthy, false},
-		"a worse one is kept":  {func(c *Cluster) { c.Apply(told(HealthWarning), "h") }, HealthWarning, true},
-		"a stale one is not":   {func(c *Cluster) { c.Apply(stale, "h") }, HealthHealthy, false},
-		"another hub's is not": {func(c *Cluster) { c.Apply(told(HealthWarning), "other") }, HealthHealthy, false},
+		"nothing was told":     {func(*Cluster) {}, api.HealthHealthy, false},
+		"healthy all along":    {func(c *Cluster) { c.Apply(told(api.HealthHealthy), "h") }, api.HealthHealthy, false},
+		"a worse one is kept":  {func(c *Cluster) { c.Apply(told(api.HealthWarning), "h") }, api.HealthWarning, true},
+		"a stale one is not":   {func(c *Cluster) { c.Apply(stale, "h") }, api.HealthHealthy, false},
+		"another hub's is not": {func(c *Cluster) { c.Apply(told(api.HealthWarning), "other") }, api.HealthHealthy, false},
 		"recovered, and since when": {func(c *Cluster) {
-			c.Apply(told(HealthWarning), "h")
-			c.Apply(told(HealthHealthy),
+			c.Apply(told(api.HealthWarning), "h")
+			c.Apply(told(api.HealthHealthy),
 				"h")
-		}, HealthHealthy, true},
+		}, api.HealthHealthy, true},
 		"a cordoned agent's counts too": {func(c *Cluster) {
-			_ = c.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance})
-			c.Apply(told(HealthCritical), "h")
-		}, HealthCritical, true},
+			_ = c.SetCordon(Cordon{AgentID: "a", Status: api.AgentMaintenance})
+			c.Apply(told(api.HealthCritical), "h")
+		}, api.HealthCritical, true},
 		"a join begins anew": {func(c *Cluster) {
-			c.Apply(told(HealthWarning), "h")
+			c.Apply(told(api.HealthWarning), "h")
 			c.Join(Join{AgentID: "a", Instance: "i"}, "h", at)
-		}, HealthHealthy, false},
+		}, api.HealthHealthy, false},
 		"so does a loss": {func(c *Cluster) {
-			c.Apply(told(HealthWarning), "h")
-			c.Apply(Transition{AgentID: "a", Instance: "i", Epoch: 1, Status: AgentOffline, At: at}, "h")
-		}, HealthHealthy, false},
+			c.Apply(told(api.HealthWarning), "h")
+			c.Apply(Transition{AgentID: "a", Instance: "i", Epoch: 1, Status: api.AgentOffline, At: at}, "h")
+		}, api.HealthHealthy, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := &Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}
-			cluster.Join(Join{AgentID: "a", Instance: "i", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)
+			cluster := &Cluster{Config: api.ClusterConfig{Name: "c"}.WithDefaults()}
+			cluster.Join(Join{AgentID: "a", Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}, "h", at)
 			c.do(cluster)
 			m := cluster.Member("a")
 			require.Equal(t, c.want, m.HealthLevel())
@@ -273,8 +275,8 @@ func TestSpawnedBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := Member{AgentID: "a", AgentProfile: AgentProfile{
-				Metadata: map[string]string{MetadataSpawner: c.spawner, MetadataSpawnID: c.id}}}
+			m := Member{AgentID: "a", AgentProfile: api.AgentProfile{
+				Metadata: map[string]string{api.MetadataSpawner: c.spawner, api.MetadataSpawnID: c.id}}}
 			_, ok := m.SpawnedBy()
 			require.Equal(t, c.ok, ok)
 		})
@@ -286,8 +288,8 @@ func TestDeclareDead(t *testing.T) {
 	joined := func() *Cluster {
 		c := newCluster(5)
 		c.Join(Join{AgentID: "a", Instance: "a1",
-			AgentProfile: AgentProfile{PID: 7, Host: "h", StartedAt: noon.Add(time.Millisecond),
-				Metadata: map[string]string{MetadataSpawner: "s"}}}, "h1", noon)
+			AgentProfile: api.AgentProfile{PID: 7, Host: "h", StartedAt: noon.Add(time.Millisecond),
+				Metadata: map[string]string{api.MetadataSpawner: "s"}}}, "h1", noon)
 		return c
 	}
 	for name, tc := range map[string]struct {
@@ -332,16 +334,16 @@ func TestDeclareDead(t *testing.T) {
 func TestProofFreesRoles(t *testing.T) {
 	t.Parallel()
 	c := newCluster(5)
-	c.Config.ReplicationMode = ActivePassive
+	c.Config.ReplicationMode = api.ActivePassive
 	c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
 	c.Leader = "a"
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, At: noon,
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: api.AgentOffline, At: noon,
 		AwaitedUntil: noon.Add(time.Hour)}, "h1"))
-	require.Equal(t, Disconnected, c.Member("a").Connection("", noon))
+	require.Equal(t, api.Disconnected, c.Member("a").Connection("", noon))
 	c.VacateLeader(3*time.Second, noon)
 	c.Shards = Shards{{From: "a", FreeAt: noon.Add(time.Minute)}, {From: "b", FreeAt: noon.Add(time.Minute)}}
 	require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a", By: "ops", Proof: "x"}, noon))
-	require.Equal(t, GivenUp, c.Member("a").Connection("", noon), "no instance waits for it")
+	require.Equal(t, api.GivenUp, c.Member("a").Connection("", noon), "no instance waits for it")
 	require.Equal(t, noon, c.LeaderFreeAt)
 	require.Equal(t, noon, c.Shards[0].FreeAt)
 	require.Equal(t, noon.Add(time.Minute), c.Shards[1].FreeAt, "another agent's")
@@ -353,7 +355,7 @@ func TestJoinCountsMistakes(t *testing.T) {
 	c := newCluster(5)
 	c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
 	for n := range 2 {
-		require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, At: noon}, "h1"))
+		require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: api.AgentOffline, At: noon}, "h1"))
 		require.Equal(t, Joined{AgentID: "a", Epoch: 1, GivenUp: true, Mistakes: n + 1},
 			c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon))
 	}

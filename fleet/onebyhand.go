@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // MaySpawn returns why no agent can be started by hand, beside those that scaling keeps; empty: one can.
@@ -21,7 +23,7 @@ func MaySpawn(c *Cluster) string {
 // SpawnOne decides to start one agent, for a person. Scaling keeps one more from then on.
 func SpawnOne(c *Cluster, by, reason string, now time.Time) ScalingDecision {
 	d := counted(c, now)
-	return ScalingDecision{At: now, Change: ScaleUp, Count: 1, Current: d.current, Rule: RuleByHand,
+	return ScalingDecision{At: now, Change: api.ScaleUp, Count: 1, Current: d.current, Rule: api.RuleByHand,
 		Target: max(ScalingTarget(c), d.current+1), Reason: askedFor("start one", by, reason)}
 }
 
@@ -48,8 +50,8 @@ func TerminateOne(c *Cluster, agentID, by, reason string, now time.Time) Scaling
 	if m := c.Member(agentID); m != nil && m.Serving() {
 		left--
 	}
-	return ScalingDecision{At: now, Change: ScaleDown, Count: 1, Agents: []string{agentID}, Current: d.current,
-		Rule: RuleByHand, Target: min(target, max(left, c.Config.MinAgents)),
+	return ScalingDecision{At: now, Change: api.ScaleDown, Count: 1, Agents: []string{agentID}, Current: d.current,
+		Rule: api.RuleByHand, Target: min(target, max(left, c.Config.MinAgents)),
 		Reason: askedFor("stop "+agentID, by, reason)}
 }
 

@@ -5,40 +5,42 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // One agent is started, or a chosen one stopped, by hand: scaling keeps the number that is left, and does nothing more.
 func TestOneByHand(t *testing.T) {
 	t.Parallel()
-	cluster := func(mode ScalingMode, least, desired int) *Cluster {
-		c := &Cluster{Config: ClusterConfig{Name: "c", MinAgents: least, DesiredAgents: desired, MaxAgents: 3,
-			Scaling: ScalingPolicy{Mode: mode}}.WithDefaults()}
+	cluster := func(mode api.ScalingMode, least, desired int) *Cluster {
+		c := &Cluster{Config: api.ClusterConfig{Name: "c", MinAgents: least, DesiredAgents: desired, MaxAgents: 3,
+			Scaling: api.ScalingPolicy{Mode: mode}}.WithDefaults()}
 		for _, id := range []string{"a", "own"} {
-			profile := AgentProfile{MaxTasks: 1}
+			profile := api.AgentProfile{MaxTasks: 1}
 			if id == "a" {
-				profile.Metadata = map[string]string{MetadataSpawner: "yard", MetadataSpawnID: "a"}
+				profile.Metadata = map[string]string{api.MetadataSpawner: "yard", api.MetadataSpawnID: "a"}
 			}
 			c.Join(Join{AgentID: id, Instance: id, AgentProfile: profile}, "h1", noon)
 		}
 		return c
 	}
 	for name, c := range map[string]struct {
-		mode           ScalingMode
+		mode           api.ScalingMode
 		least, desired int
 		more, fewer    int // wanted after a start, and after an end
 	}{
-		"off, nobody keeps a number": {ScalingOff, 0, 2, 2, 2},
-		"manual":                     {ScalingManual, 0, 2, 3, 1},
-		"auto":                       {ScalingAuto, 0, 2, 3, 1},
-		"auto, no number was set":    {ScalingAuto, 0, 0, 3, 0},
-		"never below min_agents":     {ScalingManual, 2, 2, 3, 2},
+		"off, nobody keeps a number": {api.ScalingOff, 0, 2, 2, 2},
+		"manual":                     {api.ScalingManual, 0, 2, 3, 1},
+		"auto":                       {api.ScalingAuto, 0, 2, 3, 1},
+		"auto, no number was set":    {api.ScalingAuto, 0, 0, 3, 0},
+		"never below min_agents":     {api.ScalingManual, 2, 2, 3, 2},
 	} {
 		up := cluster(c.mode, c.least, c.desired)
 		require.Empty(t, MaySpawn(up), name)
 		started := BeginScaling(up, SpawnOne(up, "ann", "a trial", noon), noon, noon)
 		require.Len(t, started.Agents, 1, name)
 		require.Equal(t, c.more, up.Wanted(), name)
-		require.Equal(t, ScaleNone, DecideScaling(up, nil, noon).Change, name)
+		require.Equal(t, api.ScaleNone, DecideScaling(up, nil, noon).Change, name)
 		require.Equal(t, "the cluster has its max_agents of 3", MaySpawn(up), name)
 		require.Equal(t, "ann asked to start one: a trial", up.Scaling.Last.Reason)
 
@@ -50,9 +52,9 @@ func TestOneByHand(t *testing.T) {
 		require.Equal(t, c.fewer, down.Wanted(), name)
 		require.Equal(t, "the agent is being stopped already", MayTerminate(down, "a"), name)
 		next := DecideScaling(down, nil, noon.Add(time.Second))
-		require.Equal(t, c.least > 0, next.Change == ScaleUp, name)
+		require.Equal(t, c.least > 0, next.Change == api.ScaleUp, name)
 	}
-	c := cluster(ScalingOff, 0, 0)
+	c := cluster(api.ScalingOff, 0, 0)
 	c.BrakeHolds = []BrakeHold{{Hub: "h1"}}
 	require.Contains(t, MaySpawn(c), "brake")
 	require.Contains(t, MayTerminate(c, "a"), "brake")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // MaxPauses bounds how many lanes of a cluster are paused one by one.
@@ -82,7 +84,7 @@ func (c *Cluster) MayPause(lane string) error {
 	shard, isShard := ShardOfLane(lane)
 	_, isAgent := AgentOfLane(lane)
 	_, paused := c.Pauses.search(lane)
-	switch sharded := c.Config.ReplicationMode == Sharded; {
+	switch sharded := c.Config.ReplicationMode == api.Sharded; {
 	case !sharded && isShard:
 		return fmt.Errorf("only a sharded cluster has lanes of shards")
 	case sharded && !isAgent && (!isShard || shard >= c.Config.Shards):

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestParseLane(t *testing.T) {
@@ -90,17 +92,17 @@ func TestPause(t *testing.T) {
 func TestPauseRefusesLanesThatClusterHasNot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		mode ReplicationMode
+		mode api.ReplicationMode
 		lane string
 		want string
 	}{
-		{ActiveActive, "default", ""}, {ActivePassive, "cap/gpu", ""}, {ActiveActive, "agent/a", ""},
-		{ActiveActive, "shard/0", "only a sharded cluster"},
-		{Sharded, "shard/3", ""}, {Sharded, "agent/a", ""}, {Sharded, "", ""},
-		{Sharded, "shard/4", "shard/0 to shard/3"}, {Sharded, "default", "shard/0 to shard/3"},
-		{Sharded, "cap/gpu", "shard/0 to shard/3"},
+		{api.ActiveActive, "default", ""}, {api.ActivePassive, "cap/gpu", ""}, {api.ActiveActive, "agent/a", ""},
+		{api.ActiveActive, "shard/0", "only a sharded cluster"},
+		{api.Sharded, "shard/3", ""}, {api.Sharded, "agent/a", ""}, {api.Sharded, "", ""},
+		{api.Sharded, "shard/4", "shard/0 to shard/3"}, {api.Sharded, "default", "shard/0 to shard/3"},
+		{api.Sharded, "cap/gpu", "shard/0 to shard/3"},
 	} {
-		cluster := Cluster{Config: ClusterConfig{ReplicationMode: c.mode, Shards: 4}}
+		cluster := Cluster{Config: api.ClusterConfig{ReplicationMode: c.mode, Shards: 4}}
 		_, err := cluster.Pause(c.lane, "", time.Time{})
 		if c.want == "" {
 			require.NoError(t, err, c)

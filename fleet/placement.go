@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Candidate is an agent that may get a task, with live facts.
@@ -15,32 +17,32 @@ type Candidate struct {
 	Labels        map[string]string
 	Running       int
 	MaxTasks      int
-	Health        HealthLevel // empty counts as healthy
-	CPUPercent    *float64    // nil: unknown
+	Health        api.HealthLevel // empty counts as healthy
+	CPUPercent    *float64        // nil: unknown
 	MemoryPercent *float64
-	Providers     Providers
+	Providers     api.Providers
 	// EndsProcessTrees: no process of an exec task outlives its attempt or the agent.
 	EndsProcessTrees bool
 	// Inventory is what it offers, and Stock what of that is left now; needed for tasks that ask for resources only.
-	Inventory *Inventory
+	Inventory *api.Inventory
 	Stock     *Stock
 }
 
 // Room rates the candidate without regard to a task: the larger, the better. It goes by the level of health first.
 func (c *Candidate) Room() float64 {
 	const level = 1000 // more than a score
-	return c.Score(&TaskSpec{}, time.Time{}) - level*float64(c.Health.Rank())
+	return c.Score(&api.TaskSpec{}, time.Time{}) - level*float64(c.Health.Rank())
 }
 
 // FreeSlots is how many more tasks the candidate may run.
 func (c *Candidate) FreeSlots() int { return c.MaxTasks - c.Running }
 
 // Eligible reports whether the candidate can run the task now, with or without a free slot.
-func (c *Candidate) Eligible(spec *TaskSpec, now time.Time) bool {
+func (c *Candidate) Eligible(spec *api.TaskSpec, now time.Time) bool {
 	return !c.limited(spec, now) && c.Fits(spec)
 }
 
-func (c *Candidate) limited(spec *TaskSpec, now time.Time) bool {
+func (c *Candidate) limited(spec *api.TaskSpec, now time.Time) bool {
 	if spec.Provider == "" {
 		return false
 	}
@@ -49,12 +51,12 @@ func (c *Candidate) limited(spec *TaskSpec, now time.Time) bool {
 }
 
 // Fits reports whether the candidate can run the task at all, busy or rate limited too.
-func (c *Candidate) Fits(spec *TaskSpec) bool {
+func (c *Candidate) Fits(spec *api.TaskSpec) bool {
 	return c.handles(spec) && FitsOn(&spec.Place, c.Inventory)
 }
 
 // handles reports whether the candidate could run the task if it had the resources that this asks for.
-func (c *Candidate) handles(spec *TaskSpec) bool {
+func (c *Candidate) handles(spec *api.TaskSpec) bool {
 	if spec.Agent != "" && spec.Agent != c.AgentID {
 		return false
 	}
@@ -66,13 +68,13 @@ func (c *Candidate) handles(spec *TaskSpec) bool {
 	if spec.NeedsTreeEnd() && !c.EndsProcessTrees {
 		return false
 	}
-	return HasAll(c.Capabilities, spec.RequiredCapabilities)
+	return api.HasAll(c.Capabilities, spec.RequiredCapabilities)
 }
 
 // Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
 // −0.2 per cent of memory (50 while they are unknown), +20 with access to the task's provider that is not rate limited,
 // −40 for a full agent in proportion to its used slots, +20 when the task's affinity names the agent.
-func (c *Candidate) Score(spec *TaskSpec, now time.Time) float64 {
+func (c *Candidate) Score(spec *api.TaskSpec, now time.Time) float64 {
 	score := 100.0
 	for _, want := range spec.PreferredCapabilities {
 		if _, has := slices.BinarySearch(c.Capabilities, want); has {
@@ -123,7 +125,7 @@ const packing = 100
 // Place picks the best eligible candidate with a free slot and what the task asks for, or -1: by the hint, then by the
 // level of health, then by the score. A candidate's score is Score, +100 for devices that the task would
 // fill up. Ties go to the lower id, so equal facts give equal decisions.
-func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int {
+func Place(spec *api.TaskSpec, candidates []Candidate, hint Hint, now time.Time) int {
 	best, bestRank, bestHealth, bestScore := -1, 0, 0, 0.0
 	for i := range candidates {
 		c := &candidates[i]

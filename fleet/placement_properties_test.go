@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 var placementNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -14,7 +16,7 @@ var placementNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // limited gives a candidate a provider that is rate limited until a time.
 func limited(provider string, until time.Time) func(*Candidate) {
 	return func(c *Candidate) {
-		c.Providers = Providers{provider: {Available: true, RateLimitedUntil: &until}}
+		c.Providers = api.Providers{provider: {Available: true, RateLimitedUntil: &until}}
 	}
 }
 
@@ -38,12 +40,12 @@ func drawCandidate(t *rapid.T, id string) Candidate {
 	}
 	c.Running = rapid.IntRange(0, c.MaxTasks).Draw(t, "running")
 	if rapid.Bool().Draw(t, "told of the provider") {
-		access := ProviderAccess{Available: rapid.Bool().Draw(t, "access")}
+		access := api.ProviderAccess{Available: rapid.Bool().Draw(t, "access")}
 		if rapid.Bool().Draw(t, "was limited") {
 			until := placementNow.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "until")) * time.Second)
 			access.RateLimitedUntil = &until
 		}
-		c.Providers = Providers{"llm": access}
+		c.Providers = api.Providers{"llm": access}
 	}
 	return c
 }
@@ -56,8 +58,8 @@ func drawCandidates(t *rapid.T) []Candidate {
 	return candidates
 }
 
-func drawSpec(t *rapid.T) TaskSpec {
-	return TaskSpec{
+func drawSpec(t *rapid.T) api.TaskSpec {
+	return api.TaskSpec{
 		Type:                  rapid.SampledFrom([]string{"echo", "exec"}).Draw(t, "task type"),
 		RequiredCapabilities:  drawSubset(t, "requires", "gpu"),
 		PreferredCapabilities: drawSubset(t, "prefers", "big", "ssd"),
@@ -127,7 +129,7 @@ func TestScoreIsMonotonic(t *testing.T) {
 		case "slots":
 			better.Running = rapid.IntRange(0, c.Running).Draw(t, "fewer tasks")
 		case "provider":
-			better.Providers = Providers{"llm": {Available: true}}
+			better.Providers = api.Providers{"llm": {Available: true}}
 		}
 		if after := better.Score(&spec, placementNow); after < before {
 			t.Fatalf("%g, and %g when it is better: %+v", before, after, better)
@@ -144,7 +146,7 @@ func TestPlaceSpreadsLoad(t *testing.T) {
 		candidates[i] = Candidate{AgentID: string(rune('a' + i)), MaxTasks: slots}
 	}
 	for n := range agents * slots {
-		chosen := Place(&TaskSpec{}, candidates, Hint{}, placementNow)
+		chosen := Place(&api.TaskSpec{}, candidates, Hint{}, placementNow)
 		require.GreaterOrEqual(t, chosen, 0)
 		candidates[chosen].Running++
 		least, most := slots, 0
@@ -153,5 +155,5 @@ func TestPlaceSpreadsLoad(t *testing.T) {
 		}
 		require.LessOrEqual(t, most-least, 1, "after %d tasks", n+1)
 	}
-	require.Equal(t, -1, Place(&TaskSpec{}, candidates, Hint{}, placementNow))
+	require.Equal(t, -1, Place(&api.TaskSpec{}, candidates, Hint{}, placementNow))
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestPlace(t *testing.T) {
@@ -19,66 +21,66 @@ func TestPlace(t *testing.T) {
 	}
 	tests := []struct {
 		name       string
-		spec       TaskSpec
+		spec       api.TaskSpec
 		candidates []Candidate
 		hint       Hint
 		want       string
 	}{
-		{"none", TaskSpec{}, nil, Hint{}, ""},
-		{"equal: lower id", TaskSpec{}, []Candidate{agent("b", nil), agent("a", nil)}, Hint{}, "a"},
-		{"less loaded", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 2 }), agent("b", nil)},
+		{"none", api.TaskSpec{}, nil, Hint{}, ""},
+		{"equal: lower id", api.TaskSpec{}, []Candidate{agent("b", nil), agent("a", nil)}, Hint{}, "a"},
+		{"less loaded", api.TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 2 }), agent("b", nil)},
 			Hint{}, "b"},
-		{"full", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 4 })}, Hint{}, ""},
-		{"unknown is better than busy", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.CPUPercent = new(90.) }),
+		{"full", api.TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 4 })}, Hint{}, ""},
+		{"unknown is better than busy", api.TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.CPUPercent = new(90.) }),
 			agent("b", nil)}, Hint{}, "b"},
-		{"unknown is worse than idle", TaskSpec{}, []Candidate{agent("a", nil),
+		{"unknown is worse than idle", api.TaskSpec{}, []Candidate{agent("a", nil),
 			agent("b", func(c *Candidate) { c.CPUPercent = new(0.) })}, Hint{}, "b"},
-		{"required capability", TaskSpec{RequiredCapabilities: []string{"gpu"}},
+		{"required capability", api.TaskSpec{RequiredCapabilities: []string{"gpu"}},
 			[]Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"gpu"} })}, Hint{},
 			"b"},
-		{"no such capability", TaskSpec{RequiredCapabilities: []string{"gpu"}}, []Candidate{agent("a", nil)}, Hint{},
+		{"no such capability", api.TaskSpec{RequiredCapabilities: []string{"gpu"}}, []Candidate{agent("a", nil)}, Hint{},
 			""},
-		{"preferred capability", TaskSpec{PreferredCapabilities: []string{"ssd"}},
+		{"preferred capability", api.TaskSpec{PreferredCapabilities: []string{"ssd"}},
 			[]Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"ssd"} })}, Hint{},
 			"b"},
-		{"affinity", TaskSpec{Affinity: "b"}, []Candidate{agent("a", nil),
+		{"affinity", api.TaskSpec{Affinity: "b"}, []Candidate{agent("a", nil),
 			agent("b", func(c *Candidate) { c.Running = 1 })}, Hint{}, "b"},
-		{"pinned", TaskSpec{Agent: "b"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })},
+		{"pinned", api.TaskSpec{Agent: "b"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })},
 			Hint{}, "b"},
-		{"task type", TaskSpec{Type: "exec"}, []Candidate{agent("a",
+		{"task type", api.TaskSpec{Type: "exec"}, []Candidate{agent("a",
 			func(c *Candidate) { c.TaskTypes = []string{"echo"} }), agent("b",
 			func(c *Candidate) { c.TaskTypes = []string{"echo", "exec"} })}, Hint{}, "b"},
-		{"fenced command", TaskSpec{Type: "exec", RetrySafety: Fenced},
+		{"fenced command", api.TaskSpec{Type: "exec", RetrySafety: api.Fenced},
 			[]Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running, c.EndsProcessTrees = 3, true })},
 			Hint{Prefer: "a"}, "b"},
-		{"at_most_once command, nobody ends trees", TaskSpec{Type: "exec", RetrySafety: AtMostOnce},
+		{"at_most_once command, nobody ends trees", api.TaskSpec{Type: "exec", RetrySafety: api.AtMostOnce},
 			[]Candidate{agent("a", nil)}, Hint{}, ""},
-		{"unmarked command, nobody ends trees", TaskSpec{Type: "exec", RetrySafety: Unmarked},
+		{"unmarked command, nobody ends trees", api.TaskSpec{Type: "exec", RetrySafety: api.Unmarked},
 			[]Candidate{agent("a", nil)}, Hint{}, ""},
-		{"idempotent command", TaskSpec{Type: "exec"}, []Candidate{agent("a", nil)}, Hint{}, "a"},
-		{"fenced, but no command", TaskSpec{Type: "render", RetrySafety: Fenced}, []Candidate{agent("a", nil)}, Hint{},
+		{"idempotent command", api.TaskSpec{Type: "exec"}, []Candidate{agent("a", nil)}, Hint{}, "a"},
+		{"fenced, but no command", api.TaskSpec{Type: "render", RetrySafety: api.Fenced}, []Candidate{agent("a", nil)}, Hint{},
 			"a"},
-		{"avoids the one that was lost", TaskSpec{}, []Candidate{agent("a", nil),
+		{"avoids the one that was lost", api.TaskSpec{}, []Candidate{agent("a", nil),
 			agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{Avoid: "a"}, "b"},
-		{"the avoided is better than none", TaskSpec{}, []Candidate{agent("a", nil)}, Hint{Avoid: "a"}, "a"},
-		{"prefers the target", TaskSpec{}, []Candidate{agent("a", nil),
+		{"the avoided is better than none", api.TaskSpec{}, []Candidate{agent("a", nil)}, Hint{Avoid: "a"}, "a"},
+		{"prefers the target", api.TaskSpec{}, []Candidate{agent("a", nil),
 			agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{Prefer: "b"}, "b"},
-		{"provider access", TaskSpec{Provider: "llm"}, []Candidate{agent("a", nil),
+		{"provider access", api.TaskSpec{Provider: "llm"}, []Candidate{agent("a", nil),
 			agent("b", func(c *Candidate) {
 				c.Running, c.Providers = 1,
-					Providers{"llm": {Available: true}}
+					api.Providers{"llm": {Available: true}}
 			})}, Hint{}, "b"},
-		{"provider access is only preferred", TaskSpec{Provider: "llm"},
-			[]Candidate{agent("a", func(c *Candidate) { c.Providers = Providers{"llm": {}} })}, Hint{}, "a"},
-		{"rate limited", TaskSpec{Provider: "llm"}, []Candidate{agent("a", limited("llm", now.Add(time.Second)))},
+		{"provider access is only preferred", api.TaskSpec{Provider: "llm"},
+			[]Candidate{agent("a", func(c *Candidate) { c.Providers = api.Providers{"llm": {}} })}, Hint{}, "a"},
+		{"rate limited", api.TaskSpec{Provider: "llm"}, []Candidate{agent("a", limited("llm", now.Add(time.Second)))},
 			Hint{}, ""},
-		{"rate limited, but not for this task", TaskSpec{Provider: "other"},
+		{"rate limited, but not for this task", api.TaskSpec{Provider: "other"},
 			[]Candidate{agent("a", limited("llm", now.Add(time.Second)))}, Hint{}, "a"},
-		{"rate limited until now", TaskSpec{Provider: "llm"},
+		{"rate limited until now", api.TaskSpec{Provider: "llm"},
 			[]Candidate{agent("a", limited("llm", now)), agent("b", nil)}, Hint{}, "a"},
-		{"a rate-limited target is no target", TaskSpec{Provider: "llm"},
+		{"a rate-limited target is no target", api.TaskSpec{Provider: "llm"},
 			[]Candidate{agent("a", nil), agent("b", limited("llm", now.Add(time.Second)))}, Hint{Prefer: "b"}, "a"},
-		{"a full target is no target", TaskSpec{}, []Candidate{agent("a", nil),
+		{"a full target is no target", api.TaskSpec{}, []Candidate{agent("a", nil),
 			agent("b", func(c *Candidate) { c.Running = 4 })}, Hint{Prefer: "b"}, "a"},
 	}
 	for _, tt := range tests {
@@ -98,6 +100,6 @@ func TestScore(t *testing.T) {
 	t.Parallel()
 	c := Candidate{AgentID: "a", Capabilities: []string{"docker", "gpu"}, MaxTasks: 10, CPUPercent: new(50.),
 		MemoryPercent: new(40.)}
-	require.InDelta(t, 100+20-15-8, c.Score(&TaskSpec{PreferredCapabilities: []string{"docker", "gpu", "tpu"}},
+	require.InDelta(t, 100+20-15-8, c.Score(&api.TaskSpec{PreferredCapabilities: []string{"docker", "gpu", "tpu"}},
 		time.Time{}), 1e-9)
 }

@@ -3,6 +3,8 @@ package fleet
 import (
 	"cmp"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -14,7 +16,7 @@ const (
 )
 
 // ShowPolicy is the state with what counts at a time.
-func ShowPolicy(s *PolicyState, r *Recovery, now time.Time) *PolicyState {
+func ShowPolicy(s *api.PolicyState, r *api.Recovery, now time.Time) *api.PolicyState {
 	c := s.Clone()
 	c.ActiveRestarts = len(r.Restart.Active(c.Restarts, now))
 	c.ActiveReschedules = len(r.Reschedule.Active(c.Reschedules, now))
@@ -22,11 +24,11 @@ func ShowPolicy(s *PolicyState, r *Recovery, now time.Time) *PolicyState {
 }
 
 // PlacementOf is where the next attempt goes: to one agent, if there is a name, within a time, if that is above 0.
-func PlacementOf(s *PolicyState, r *Recovery, now time.Time) (agent string, within time.Duration) {
+func PlacementOf(s *api.PolicyState, r *api.Recovery, now time.Time) (agent string, within time.Duration) {
 	switch {
-	case s == nil || s.NextAction != ActionRestart && s.NextAction != ActionAwaitAgent:
+	case s == nil || s.NextAction != api.ActionRestart && s.NextAction != api.ActionAwaitAgent:
 		return "", 0
-	case r.Mode == ClusterRecover && s.NextAction == ActionRestart:
+	case r.Mode == api.ClusterRecover && s.NextAction == api.ActionRestart:
 		return s.Agent, max(time.Millisecond, s.NextAt.Add(sameAgentWait).Sub(now))
 	}
 	return s.Agent, 0
@@ -34,31 +36,31 @@ func PlacementOf(s *PolicyState, r *Recovery, now time.Time) (agent string, with
 
 // RecoveryStatus is how a task's recovery stands: ok, restarting, rescheduling, waiting_for_agent, blocked (no agent
 // took it), review or exhausted.
-func RecoveryStatus(task TaskStatus, s *PolicyState) string {
+func RecoveryStatus(task api.TaskStatus, s *api.PolicyState) string {
 	switch {
-	case task == TaskReview:
+	case task == api.TaskReview:
 		return "review"
-	case task == TaskDeadLetter || task == TaskFailed:
+	case task == api.TaskDeadLetter || task == api.TaskFailed:
 		return "exhausted"
-	case task == TaskRetryWait && (s.NextAction == "" || s.Refunded):
+	case task == api.TaskRetryWait && (s.NextAction == "" || s.Refunded):
 		return "blocked"
-	case task == TaskRunning || task.Final() || s.NextAction == "":
+	case task == api.TaskRunning || task.Final() || s.NextAction == "":
 		return "ok"
 	}
-	return map[RecoveryAction]string{ActionRestart: "restarting", ActionReschedule: "rescheduling",
-		ActionAwaitAgent: "waiting_for_agent"}[s.NextAction]
+	return map[api.RecoveryAction]string{api.ActionRestart: "restarting", api.ActionReschedule: "rescheduling",
+		api.ActionAwaitAgent: "waiting_for_agent"}[s.NextAction]
 }
 
 // recovering decides with a recovery about one end of an attempt.
 type recovering struct {
-	*Recovery
-	spec   *TaskSpec
+	*api.Recovery
+	spec   *api.TaskSpec
 	tally  Tally
 	end    AttemptEnd
-	policy *PolicyState // of tally, to be changed
+	policy *api.PolicyState // of tally, to be changed
 }
 
-func recoveringFrom(spec *TaskSpec, recovery *Recovery, tally Tally, end AttemptEnd) *recovering {
+func recoveringFrom(spec *api.TaskSpec, recovery *api.Recovery, tally Tally, end AttemptEnd) *recovering {
 	tally.Policy = tally.Policy.Clone()
 	return &recovering{Recovery: recovery, spec: spec, tally: tally, end: end, policy: tally.Policy}
 }
@@ -76,16 +78,16 @@ func (r *recovering) returned(next Redelivery) Redelivery {
 	}
 	next.Tally.Policy = s
 	switch {
-	case next.Status == TaskDeadLetter:
-		s.NextAction, s.NextAt = ActionNone, nil
-	case s.NextAction == ActionRestart && r.Mode == ClusterRecover:
-		if left := s.NextAt.Add(sameAgentWait).Sub(now); left > 0 && r.end.Outcome == AttemptReturned {
+	case next.Status == api.TaskDeadLetter:
+		s.NextAction, s.NextAt = api.ActionNone, nil
+	case s.NextAction == api.ActionRestart && r.Mode == api.ClusterRecover:
+		if left := s.NextAt.Add(sameAgentWait).Sub(now); left > 0 && r.end.Outcome == api.AttemptReturned {
 			next.Wait = min(next.Wait, left)
 			return next
 		}
 		r.tally = next.Tally
-		return r.reschedule("agent "+s.Agent+" did not take it in time", r.end.Outcome != AttemptReturned)
-	case s.NextAction == ActionReschedule:
+		return r.reschedule("agent "+s.Agent+" did not take it in time", r.end.Outcome != api.AttemptReturned)
+	case s.NextAction == api.ActionReschedule:
 		if n := len(s.Reschedules); n > 0 && !s.Refunded {
 			s.Reschedules, s.Refunded = s.Reschedules[:n-1], true
 		}
@@ -100,7 +102,7 @@ func (r *recovering) ended() Redelivery {
 	if s.Refunded {
 		s.Reschedules = keepNewest(append(s.Reschedules, r.end.At))
 	}
-	*s = PolicyState{Restarts: r.Restart.Active(s.Restarts, r.end.At),
+	*s = api.PolicyState{Restarts: r.Restart.Active(s.Restarts, r.end.At),
 		Reschedules: r.Reschedule.Active(s.Reschedules, r.end.At), LastFailure: s.LastFailure,
 		Agent: cmp.Or(r.end.AgentID, s.Agent)}
 	planned, lost := r.end.planned(), r.end.Outcome.Gone()
@@ -115,20 +117,20 @@ func (r *recovering) ended() Redelivery {
 	}
 	next, stops := gate(r.spec, r.tally, r.end)
 	switch {
-	case stops && next.Status == TaskReview:
+	case stops && next.Status == api.TaskReview:
 		return r.review(next.Why)
 	case stops:
 		return r.stop(next.Status, next.Why)
-	case planned && r.Mode == ClusterRecover:
+	case planned && r.Mode == api.ClusterRecover:
 		return r.wait("", r.end.At, r.end.Reason)
 	case planned:
-		return r.wait(ActionAwaitAgent, r.end.At, r.end.Reason)
-	case r.Mode == ManualRecover:
+		return r.wait(api.ActionAwaitAgent, r.end.At, r.end.Reason)
+	case r.Mode == api.ManualRecover:
 		return r.review("recovery is manual: decide how it goes on (" + r.end.Reason + ")")
-	case s.Agent == "" && r.Mode == LocalRestart:
+	case s.Agent == "" && r.Mode == api.LocalRestart:
 		return r.review("it is not known which agent had it: decide how it goes on (" + r.end.Reason + ")")
-	case lost && (r.Mode == LocalRestart || r.spec.Agent != ""):
-		return r.wait(ActionAwaitAgent, r.end.At, "waiting for agent "+s.Agent+": "+r.end.Reason)
+	case lost && (r.Mode == api.LocalRestart || r.spec.Agent != ""):
+		return r.wait(api.ActionAwaitAgent, r.end.At, "waiting for agent "+s.Agent+": "+r.end.Reason)
 	case lost:
 		return r.reschedule(r.end.Reason, true)
 	}
@@ -140,10 +142,10 @@ func (r *recovering) restart() Redelivery {
 	s := r.policy
 	if at, ok := NextRecovery(r.Restart, s.Restarts, r.end.At); ok {
 		s.Restarts = keepNewest(append(s.Restarts, at))
-		return r.wait(ActionRestart, at, "attempt failed, and begins again on its agent: "+r.end.Reason)
+		return r.wait(api.ActionRestart, at, "attempt failed, and begins again on its agent: "+r.end.Reason)
 	}
 	s.Exhausted = "restarts: " + recoveriesAllowed(r.Restart, "attempt")
-	if r.Mode == ClusterRecover {
+	if r.Mode == api.ClusterRecover {
 		return r.reschedule(r.end.Reason, true)
 	}
 	return r.exhausted()
@@ -167,7 +169,7 @@ func (r *recovering) reschedule(why string, exclude bool) Redelivery {
 	if exclude && s.Agent != "" && s.Agent != r.spec.Agent {
 		s.Excluded, s.ExcludedUntil = []string{s.Agent}, new(at.Add(excludedFor))
 	}
-	return r.wait(ActionReschedule, at, "goes to another agent: "+why)
+	return r.wait(api.ActionReschedule, at, "goes to another agent: "+why)
 }
 
 // exhausted ends recovery: a person decides about work without end, other work is a dead letter.
@@ -176,28 +178,28 @@ func (r *recovering) exhausted() Redelivery {
 	if r.spec.KeepRunning {
 		return r.review(why)
 	}
-	return r.stop(TaskDeadLetter, why)
+	return r.stop(api.TaskDeadLetter, why)
 }
 
 func (r *recovering) review(why string) Redelivery {
-	r.policy.NextAction = ActionReview
-	return Redelivery{Status: TaskReview, Tally: r.tally, Why: why}
+	r.policy.NextAction = api.ActionReview
+	return Redelivery{Status: api.TaskReview, Tally: r.tally, Why: why}
 }
 
-func (r *recovering) stop(status TaskStatus, why string) Redelivery {
-	r.policy.NextAction = ActionNone
+func (r *recovering) stop(status api.TaskStatus, why string) Redelivery {
+	r.policy.NextAction = api.ActionNone
 	return Redelivery{Status: status, Tally: r.tally, Why: why}
 }
 
 // wait has the next attempt begin at a time, or when the lease of an attempt of a fenced task is over that may go on.
-func (r *recovering) wait(action RecoveryAction, at time.Time, why string) Redelivery {
+func (r *recovering) wait(action api.RecoveryAction, at time.Time, why string) Redelivery {
 	if leased := r.end.GoesOnUntil(r.spec); leased.After(at) {
 		at = leased
 	}
 	r.policy.NextAction, r.policy.NextAt = action, new(at)
-	next := Redelivery{Status: TaskQueued, Wait: at.Sub(r.end.At), Tally: r.tally, Why: why}
+	next := Redelivery{Status: api.TaskQueued, Wait: at.Sub(r.end.At), Tally: r.tally, Why: why}
 	if next.Wait > 0 {
-		next.Status = TaskRetryWait
+		next.Status = api.TaskRetryWait
 	}
 	return next
 }

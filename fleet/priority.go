@@ -1,5 +1,9 @@
 package fleet
 
+import (
+	"mainstay.dev/mainstay/api"
+)
+
 // MovedPriority is the priority of a task that was lost with its agent: one level ahead of its own, so that it does not
 // wait again behind tasks queued after it.
-func MovedPriority(p Priority) Priority { return max(PriorityCritical, p.OrDefault()-1) }
+func MovedPriority(p api.Priority) api.Priority { return max(api.PriorityCritical, p.OrDefault()-1) }

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"slices"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Bounds of what agents tell of themselves, in bytes of JSON. A cluster's state must fit into one message of Temporal,
@@ -62,12 +64,12 @@ func (c *Cluster) TextsSize() int {
 // for a member that has no more of them than before. total is TextsSize at
 // first, and brought up to date for the next agent.
 func (c *Cluster) Crowded(j *Join, total *int) bool {
-	more := j.Size() + JSONSize(j.AgentID) + JSONSize(j.Instance)
+	more := j.Size() + api.JSONSize(j.AgentID) + api.JSONSize(j.Instance)
 	if m := c.Member(j.AgentID); m != nil {
 		more -= m.sizes().texts
 	}
 	if u := c.usesOf(j.Token.ID); j.Token.MaxUses > 0 && (u == nil || !slices.Contains(u.Agents, j.AgentID)) {
-		more += JSONSize(j.AgentID)
+		more += api.JSONSize(j.AgentID)
 	}
 	if more > 0 && len(c.Members) >= fewMembers && *total+more > maxTexts {
 		return true
@@ -89,7 +91,7 @@ type memberSizes struct{ profile, texts int }
 func (m *Member) sizes() memberSizes {
 	if m.counted == (memberSizes{}) {
 		m.counted.profile = m.Size()
-		m.counted.texts = m.counted.profile + JSONSize(m.AgentID) + JSONSize(m.Instance)
+		m.counted.texts = m.counted.profile + api.JSONSize(m.AgentID) + api.JSONSize(m.Instance)
 	}
 	return m.counted
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestProfileBounds(t *testing.T) {
@@ -27,27 +29,27 @@ func TestProfileBounds(t *testing.T) {
 		return list
 	}
 	for name, tt := range map[string]struct {
-		profile AgentProfile
+		profile api.AgentProfile
 		field   string // of the mistake; empty: there is none
 	}{
-		"nothing":           {AgentProfile{}, ""},
-		"all it may":        {AgentProfile{Metadata: entries(64), TaskTypes: ids(256), Capabilities: ids(64)}, ""},
-		"entries":           {AgentProfile{Metadata: entries(65)}, "metadata"},
-		"long value":        {AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4096)}}, "metadata"},
-		"long name":         {AgentProfile{Metadata: map[string]string{strings.Repeat("x", 4096): ""}}, "metadata"},
-		"escaped as JSON":   {AgentProfile{Metadata: map[string]string{"a": strings.Repeat("\x01", 700)}}, "metadata"},
-		"task types":        {AgentProfile{TaskTypes: ids(257)}, "task_types"},
-		"a task type":       {AgentProfile{TaskTypes: []string{"ok", strings.Repeat("x", 64)}}, "task_types[1]"},
-		"capabilities":      {AgentProfile{Capabilities: ids(65)}, "capabilities"},
-		"a capability":      {AgentProfile{Capabilities: []string{"A"}}, "capabilities[0]"},
-		"the rest together": {AgentProfile{Host: strings.Repeat("x", 40<<10)}, "host"},
+		"nothing":           {api.AgentProfile{}, ""},
+		"all it may":        {api.AgentProfile{Metadata: entries(64), TaskTypes: ids(256), Capabilities: ids(64)}, ""},
+		"entries":           {api.AgentProfile{Metadata: entries(65)}, "metadata"},
+		"long value":        {api.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4096)}}, "metadata"},
+		"long name":         {api.AgentProfile{Metadata: map[string]string{strings.Repeat("x", 4096): ""}}, "metadata"},
+		"escaped as JSON":   {api.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("\x01", 700)}}, "metadata"},
+		"task types":        {api.AgentProfile{TaskTypes: ids(257)}, "task_types"},
+		"a task type":       {api.AgentProfile{TaskTypes: []string{"ok", strings.Repeat("x", 64)}}, "task_types[1]"},
+		"capabilities":      {api.AgentProfile{Capabilities: ids(65)}, "capabilities"},
+		"a capability":      {api.AgentProfile{Capabilities: []string{"A"}}, "capabilities[0]"},
+		"the rest together": {api.AgentProfile{Host: strings.Repeat("x", 40<<10)}, "host"},
 	} {
 		err := tt.profile.Validate()
 		if tt.field == "" {
 			require.NoError(t, err, name)
 			continue
 		}
-		var wrong *FieldError
+		var wrong *api.FieldError
 		require.ErrorAs(t, err, &wrong, name)
 		require.Equal(t, tt.field, wrong.Field, name)
 	}
@@ -58,9 +60,9 @@ func TestProfileBounds(t *testing.T) {
 func TestProfilesOfACluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(0)
-	c.Config.MaxAgents = MaxMembers
+	c.Config.MaxAgents = api.MaxMembers
 	total := 0
-	greedy := AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4000)}}
+	greedy := api.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4000)}}
 	admitted := 0
 	for i := range 500 {
 		j := Join{AgentID: fmt.Sprintf("greedy-%d", i), Instance: "i", AgentProfile: greedy}
@@ -72,8 +74,8 @@ func TestProfilesOfACluster(t *testing.T) {
 	require.InDelta(t, 130, admitted, 5)
 	again := Join{AgentID: "greedy-0", Instance: "other", AgentProfile: greedy}
 	require.Empty(t, c.RefuseProfile(&again, &total), "its own does not count twice")
-	for i := range DefaultMaxAgents - admitted {
-		j := Join{AgentID: fmt.Sprintf("plain-%d", i), Instance: "i", AgentProfile: AgentProfile{Host: "a-host",
+	for i := range api.DefaultMaxAgents - admitted {
+		j := Join{AgentID: fmt.Sprintf("plain-%d", i), Instance: "i", AgentProfile: api.AgentProfile{Host: "a-host",
 			Zone: "here", TaskTypes: []string{"exec", "echo"}, Metadata: map[string]string{"rack": "7"}}}
 		require.Empty(t, c.RefuseProfile(&j, &total))
 		require.Empty(t, c.Join(j, "h", noon).Refused)
@@ -82,7 +84,7 @@ func TestProfilesOfACluster(t *testing.T) {
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
 	require.Less(t, len(text), 3<<19, "half a MiB is left for the rest")
-	tooMuch := Join{AgentProfile: AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}}
+	tooMuch := Join{AgentProfile: api.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}}
 	require.Equal(t, RefusedProfile, c.RefuseProfile(&tooMuch, &total))
 }
 
@@ -93,13 +95,13 @@ func TestMembersThatDoNotGrowStay(t *testing.T) {
 	for name, profile := range map[string]int{"large profiles": 500, "long ids": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &Cluster{Config: ClusterConfig{Name: "c", MaxAgents: MaxMembers}.WithDefaults()}
-			honest := Join{AgentID: "honest", Instance: "instance-1", AgentProfile: AgentProfile{Host: "h", MaxTasks: 1}}
+			c := &Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers}.WithDefaults()}
+			honest := Join{AgentID: "honest", Instance: "instance-1", AgentProfile: api.AgentProfile{Host: "h", MaxTasks: 1}}
 			require.Empty(t, c.Join(honest, "hub-1", now).Refused)
 			texts := c.TextsSize()
 			for n := 0; ; n++ {
 				j := Join{AgentID: fmt.Sprintf("%063d", n), Instance: fmt.Sprintf("%064d", n),
-					Token: JoinToken{ID: "t", MaxUses: MaxMembers}, AgentProfile: AgentProfile{Host: strings.Repeat("x", profile)}}
+					Token: JoinToken{ID: "t", MaxUses: api.MaxMembers}, AgentProfile: api.AgentProfile{Host: strings.Repeat("x", profile)}}
 				if c.Crowded(&j, &texts) {
 					break
 				}

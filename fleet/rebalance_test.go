@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func withTargets(t require.TestingT, c *Cluster, n int) *Cluster {
@@ -38,7 +40,7 @@ func spread(counts map[string]int, agents []string) int {
 
 func TestChangeTargets(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActiveActive, "a", "b")
+	c := clusterOf(api.ActiveActive, "a", "b")
 	changed, err := c.Targets.Change([]string{"y", "x", "x"}, nil)
 	require.NoError(t, err)
 	require.True(t, changed)
@@ -51,9 +53,9 @@ func TestChangeTargets(t *testing.T) {
 	require.True(t, changed)
 	require.Equal(t, []string{"y"}, idsOfTargets(c))
 	_, err = c.Targets.Change([]string{"Not a slug"}, nil)
-	require.ErrorIs(t, err, ErrInvalidID)
+	require.ErrorIs(t, err, api.ErrInvalidID)
 	var many []string
-	for i := range MaxTargets {
+	for i := range api.MaxTargets {
 		many = append(many, fmt.Sprintf("m-%d", i))
 	}
 	_, err = c.Targets.Change(many, nil)
@@ -63,15 +65,15 @@ func TestChangeTargets(t *testing.T) {
 
 func TestTargetsFollowRoles(t *testing.T) {
 	t.Parallel()
-	c := withTargets(t, clusterOf(ActivePassive, "a", "b"), 3)
+	c := withTargets(t, clusterOf(api.ActivePassive, "a", "b"), 3)
 	require.Equal(t, map[string]int{"": 3}, targetCounts(c), "there is no leader yet")
-	_, elected := c.Elect(SelectLeastLoaded, nil, noon)
+	_, elected := c.Elect(api.SelectLeastLoaded, nil, noon)
 	require.True(t, elected)
 	require.Equal(t, []string{"t-0", "t-1", "t-2"}, c.TargetsOf("a"))
 	require.Empty(t, c.TargetsOf("b"))
 	require.Empty(t, c.TargetsOf(""))
 
-	c = withTargets(t, clusterOf(Sharded, "a", "b"), 40)
+	c = withTargets(t, clusterOf(api.Sharded, "a", "b"), 40)
 	settle(t, c, noon)
 	for _, target := range c.Targets {
 		require.Equal(t, c.Shards[ShardOf(target.ID, 16)].Owner, c.AgentOfTarget(target))
@@ -80,17 +82,17 @@ func TestTargetsFollowRoles(t *testing.T) {
 
 func TestAssignTargets(t *testing.T) {
 	t.Parallel()
-	c := withTargets(t, clusterOf(ActiveActive, "a", "b"), 10)
+	c := withTargets(t, clusterOf(api.ActiveActive, "a", "b"), 10)
 	require.Len(t, c.AssignTargets(), 10)
 	require.Equal(t, map[string]int{"a": 5, "b": 5}, targetCounts(c))
 	require.Empty(t, c.AssignTargets())
-	c.become("b", AgentSuspect)
+	c.become("b", api.AgentSuspect)
 	require.Empty(t, c.AssignTargets(), "a suspect keeps its own")
 	c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
-	c.become("b", AgentOnline)
+	c.become("b", api.AgentOnline)
 	require.Len(t, c.AssignTargets(), 3)
 	require.Equal(t, map[string]int{"a": 4, "b": 3, "c": 3}, targetCounts(c))
-	c.become("a", AgentOffline)
+	c.become("a", api.AgentOffline)
 	moves := c.AssignTargets()
 	require.Len(t, moves, 4, "only the lost agent's move")
 	for _, m := range moves {
@@ -101,7 +103,7 @@ func TestAssignTargets(t *testing.T) {
 
 func TestRebalanceMovesNothingWithoutNeed(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []ReplicationMode{ActiveActive, ActivePassive, Sharded} {
+	for _, mode := range []api.ReplicationMode{api.ActiveActive, api.ActivePassive, api.Sharded} {
 		c := clusterOf(mode, "a", "b")
 		settle(t, c, noon)
 		before := slices.Clone(c.Shards)
@@ -116,7 +118,7 @@ func TestRebalanceMovesNothingWithoutNeed(t *testing.T) {
 // Targets that fell unevenly are evened out by exchanging shards, without upsetting their number.
 func TestRebalanceEvensTargets(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(Sharded, "a", "b")
+	c := clusterOf(api.Sharded, "a", "b")
 	_, now := settle(t, c, noon)
 	// All targets are in shards of a.
 	mine := c.ShardsOf("a")
@@ -155,11 +157,11 @@ func TestRebalanceEvensTargets(t *testing.T) {
 // The planned owner of a shard went away meanwhile: another gets it.
 func TestRebalancePlanThatCannotBeKept(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(Sharded, "a", "b", "c")
+	c := clusterOf(api.Sharded, "a", "b", "c")
 	_, now := settle(t, c, noon)
 	c.Shards[0].release(0, now.Add(roleLease))
 	c.Shards[0].Next = "b"
-	c.become("b", AgentOffline)
+	c.become("b", api.AgentOffline)
 	settle(t, c, now)
 	require.Empty(t, counts(c)[""])
 	require.Zero(t, counts(c)["b"])
@@ -173,7 +175,7 @@ func TestRebalanceProperties(t *testing.T) {
 		for i := range rapid.IntRange(1, 6).Draw(t, "agents") {
 			agents = append(agents, fmt.Sprintf("a-%d", i))
 		}
-		mode := rapid.SampledFrom([]ReplicationMode{ActiveActive, Sharded}).Draw(t, "mode")
+		mode := rapid.SampledFrom([]api.ReplicationMode{api.ActiveActive, api.Sharded}).Draw(t, "mode")
 		c := clusterOf(mode, agents...)
 		_, now := settle(t, c, noon)
 		withTargets(t, c, rapid.IntRange(0, 60).Draw(t, "targets"))
@@ -187,7 +189,7 @@ func TestRebalanceProperties(t *testing.T) {
 		_, now = settle(t, c, now.Add(time.Millisecond))
 		c.AssignTargets()
 		require.LessOrEqual(t, spread(targetCounts(c), agents), max(1, targetsBefore), "it never makes it worse")
-		if mode == Sharded {
+		if mode == api.Sharded {
 			low, high := 16, 0
 			for _, a := range agents {
 				low, high = min(low, counts(c)[a]), max(high, counts(c)[a])

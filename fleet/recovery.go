@@ -3,6 +3,8 @@ package fleet
 import (
 	"fmt"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // maxRecoveryAttempts bounds the attempts of a policy, and the histories that are kept.
@@ -10,12 +12,12 @@ const maxRecoveryAttempts = 50
 
 // NextRecovery is when the next may begin, by a history of when earlier ones were to begin. It reports false when they
 // are used up and none follows.
-func NextRecovery(p *RecoveryPolicy, history []time.Time, now time.Time) (time.Time, bool) {
+func NextRecovery(p *api.RecoveryPolicy, history []time.Time, now time.Time) (time.Time, bool) {
 	active, limit := p.Active(history, now), *p.Attempts
 	switch {
 	case p.Unlimited || len(active) < limit:
 		return now.Add(recoveryWait(p, len(active))), true
-	case limit == 0 || p.Mode != ExhaustedDelay:
+	case limit == 0 || p.Mode != api.ExhaustedDelay:
 		return time.Time{}, false
 	}
 	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit].Add(p.Interval.Std())
@@ -26,12 +28,12 @@ func NextRecovery(p *RecoveryPolicy, history []time.Time, now time.Time) (time.T
 }
 
 // recoveryWait is the wait after n that count.
-func recoveryWait(p *RecoveryPolicy, n int) time.Duration {
+func recoveryWait(p *api.RecoveryPolicy, n int) time.Duration {
 	wait, limit := p.Delay.Std(), p.MaxDelay.Std()
 	switch p.DelayFunction {
-	case DelayExponential:
+	case api.DelayExponential:
 		return Doubled(wait, n, limit)
-	case DelayFibonacci:
+	case api.DelayFibonacci:
 		for next := wait; n > 0 && wait < limit; n-- {
 			wait, next = next, wait+next
 		}
@@ -40,6 +42,6 @@ func recoveryWait(p *RecoveryPolicy, n int) time.Duration {
 }
 
 // String says how many are allowed.
-func recoveriesAllowed(p *RecoveryPolicy, what string) string {
-	return fmt.Sprintf("%s in %s", Count(*p.Attempts, what), p.Interval)
+func recoveriesAllowed(p *api.RecoveryPolicy, what string) string {
+	return fmt.Sprintf("%s in %s", api.Count(*p.Attempts, what), p.Interval)
 }

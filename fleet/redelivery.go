@@ -6,10 +6,12 @@ import (
 	"hash/fnv"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // UnknownLease bounds how long a lost agent may go on with fenced work when the end of its lease is unknown.
-const UnknownLease = AttemptBackstop
+const UnknownLease = api.AttemptBackstop
 
 // Tally counts what happened to a task so far, since its start or its last retry by hand.
 type Tally struct {
@@ -22,7 +24,7 @@ type Tally struct {
 	// Retried: a person had the task run again, and the counts are of the attempts since then.
 	Retried bool `json:"retried,omitempty"`
 	// Policy is of a task with a recovery.
-	Policy *PolicyState `json:"policy,omitempty"`
+	Policy *api.PolicyState `json:"policy,omitempty"`
 }
 
 // failed says how many of the attempts that a task has have failed.
@@ -40,12 +42,12 @@ const maxNotReceived = 5
 
 // AttemptEnd has the facts about an attempt that ended without a result.
 type AttemptEnd struct {
-	Outcome AttemptOutcome
+	Outcome api.AttemptOutcome
 	Begun   bool // false: the agent certainly never began it
 	Final   bool // the handler reported that trying again is useless
 	// LeaseRemaining is how long after now the lost agent may go on with fenced work; nil: unknown. It is a duration,
 	// so that no two clocks need to agree.
-	LeaseRemaining *Duration
+	LeaseRemaining *api.Duration
 	Reason         string
 	// Planned: a person, a drain or the agent's graceful stop took it off the agent, which does not count as a loss.
 	Planned   bool
@@ -56,7 +58,7 @@ type AttemptEnd struct {
 	Unhandled bool
 	// RetryAfter, after a return, is the time until any agent of that hub could take the task, or until the task's turn
 	// among many that none takes; 0: unknown.
-	RetryAfter Duration
+	RetryAfter api.Duration
 	// At is when the end is decided about, AgentID the agent that had the attempt. Only a recovery needs them.
 	At      time.Time
 	AgentID string
@@ -66,14 +68,14 @@ type AttemptEnd struct {
 }
 
 // mayGoOn reports whether the handler may still run.
-func (e *AttemptEnd) mayGoOn() bool { return e.Outcome.Gone() || e.Outcome == AttemptTimedOut }
+func (e *AttemptEnd) mayGoOn() bool { return e.Outcome.Gone() || e.Outcome == api.AttemptTimedOut }
 
 // planned reports whether the attempt was taken off its agent on purpose.
-func (e *AttemptEnd) planned() bool { return e.Planned || e.Outcome == AttemptMoved }
+func (e *AttemptEnd) planned() bool { return e.Planned || e.Outcome == api.AttemptMoved }
 
 // GoesOnUntil is when the agent has certainly stopped fenced work; the zero time: it has already.
-func (e *AttemptEnd) GoesOnUntil(spec *TaskSpec) (until time.Time) {
-	if spec.Safety() == Fenced && e.mayGoOn() {
+func (e *AttemptEnd) GoesOnUntil(spec *api.TaskSpec) (until time.Time) {
+	if spec.Safety() == api.Fenced && e.mayGoOn() {
 		until = e.At.Add(e.Lease())
 	}
 	return until
@@ -98,7 +100,7 @@ func (e *AttemptEnd) Kind() string {
 	case e.NotReceived:
 		return "not_received"
 	case e.Outcome.Gone():
-		return string(AttemptLost)
+		return string(api.AttemptLost)
 	}
 	return cmp.Or(e.ErrorType, string(e.Outcome))
 }
@@ -107,7 +109,7 @@ func (e *AttemptEnd) Kind() string {
 type Redelivery struct {
 	// Status is TaskQueued (deliver again now), TaskRetryWait (deliver again after Wait), TaskReview, TaskDeadLetter or
 	// TaskFailed.
-	Status TaskStatus
+	Status api.TaskStatus
 	Wait   time.Duration
 	Why    string
 	Tally  Tally
@@ -118,9 +120,9 @@ type Redelivery struct {
 // Redeliver decides what happens after an attempt ended without a result. It is the one gate of every redelivery:
 // at_most_once never begins twice, fenced waits out the old lease, and attempts and losses are bounded, by the task's
 // recovery or else by its retry policy.
-func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
+func Redeliver(spec *api.TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	recovery := spec.EffectiveRecovery()
-	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome.Gone() {
+	if end.Outcome == api.AttemptReturned || !end.Begun && end.Outcome.Gone() {
 		next := afterReturn(taskID, tally, end)
 		if recovery != nil {
 			return recoveringFrom(spec, recovery, tally, end).returned(next)
@@ -131,7 +133,7 @@ func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redel
 	if recovery != nil {
 		return recoveringFrom(spec, recovery, tally, end).ended()
 	}
-	lost := end.Outcome != AttemptFailed && end.Outcome != AttemptTimedOut
+	lost := end.Outcome != api.AttemptFailed && end.Outcome != api.AttemptTimedOut
 	switch {
 	case !lost:
 		tally.Failures++
@@ -152,7 +154,7 @@ func afterReturn(taskID string, tally Tally, end AttemptEnd) Redelivery {
 	tally.Returns++
 	if end.LastUnreceived(tally) {
 		tally.NotReceived++
-		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf(
+		return Redelivery{Status: api.TaskDeadLetter, Tally: tally, Why: fmt.Sprintf(
 			"%d deliveries reached agents and none of them received the task, so it may be one that they cannot read; last: %s",
 			tally.NotReceived,
 			end.Reason,
@@ -162,19 +164,19 @@ func afterReturn(taskID string, tally Tally, end AttemptEnd) Redelivery {
 		tally.NotReceived++
 	}
 	if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
-		return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+		return Redelivery{Status: api.TaskRetryWait, Wait: wait, Tally: tally,
 			Why:       "no agent took the task: " + end.Reason,
 			Unhandled: end.Unhandled && (tally.Returns >= unhandledNoted || end.RetryAfter > 0)}
 	}
-	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
+	return Redelivery{Status: api.TaskQueued, Tally: tally, Why: end.Reason}
 }
 
 // gate decides about ends after which the task must not run again by itself, whatever its policies allow.
-func gate(spec *TaskSpec, tally Tally, end AttemptEnd) (next Redelivery, stops bool) {
+func gate(spec *api.TaskSpec, tally Tally, end AttemptEnd) (next Redelivery, stops bool) {
 	safety := spec.Safety()
-	status, why := TaskReview, ""
-	switch failed := end.Outcome == AttemptFailed || end.Outcome == AttemptCompleted; {
-	case end.Outcome == AttemptTimedOut && safety.NeedsPerson():
+	status, why := api.TaskReview, ""
+	switch failed := end.Outcome == api.AttemptFailed || end.Outcome == api.AttemptCompleted; {
+	case end.Outcome == api.AttemptTimedOut && safety.NeedsPerson():
 		why = fmt.Sprintf("an attempt of this %s task was ended before it was done: decide whether it was done (%s)",
 			safety, end.Reason)
 	case !failed && safety.NeedsPerson():
@@ -187,19 +189,19 @@ func gate(spec *TaskSpec, tally Tally, end AttemptEnd) (next Redelivery, stops b
 		why = "its newest checkpoint was lost with its agent and its hub: decide whether it runs again from an earlier one"
 	case end.Paused && end.Outcome.Gone() && !end.planned():
 		why = "its work was paused when its agent was lost: decide whether it goes on (" + end.Reason + ")"
-	case !failed && end.Outcome != AttemptTimedOut:
+	case !failed && end.Outcome != api.AttemptTimedOut:
 		return next, false
-	case end.ErrorType == ErrorTypeCheckpoint:
+	case end.ErrorType == api.ErrorTypeCheckpoint:
 		why = "its checkpoint is damaged: decide whether it runs again from its beginning (" + end.Reason + ")"
 	case end.Final:
-		status, why = TaskFailed, "the agent reported a failure that must not be tried again: "+end.Reason
+		status, why = api.TaskFailed, "the agent reported a failure that must not be tried again: "+end.Reason
 	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
-		status, why = TaskFailed, fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s",
+		status, why = api.TaskFailed, fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s",
 			end.ErrorType, end.Reason)
-	case failed && safety == AtMostOnce:
+	case failed && safety == api.AtMostOnce:
 		why = "the attempt failed and an at_most_once task is not tried again: " + end.Reason
 		if spec.EffectiveRecovery() == nil {
-			status = TaskFailed
+			status = api.TaskFailed
 		}
 	default:
 		return next, false
@@ -207,34 +209,34 @@ func gate(spec *TaskSpec, tally Tally, end AttemptEnd) (next Redelivery, stops b
 	return Redelivery{Status: status, Tally: tally, Why: why}, true
 }
 
-func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
-	limit := cmp.Or(spec.Retry.MaxTransfers, DefaultMaxTransfers)
+func afterLoss(spec *api.TaskSpec, tally Tally, end AttemptEnd) Redelivery {
+	limit := cmp.Or(spec.Retry.MaxTransfers, api.DefaultMaxTransfers)
 	if tally.Losses > limit {
-		return Redelivery{Status: TaskDeadLetter, Tally: tally,
+		return Redelivery{Status: api.TaskDeadLetter, Tally: tally,
 			Why: fmt.Sprintf("lost with its agent %d times, %d are allowed; last: %s", tally.Losses, limit, end.Reason)}
 	}
-	if wait := end.Lease(); spec.Safety() == Fenced && wait > 0 {
-		return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+	if wait := end.Lease(); spec.Safety() == api.Fenced && wait > 0 {
+		return Redelivery{Status: api.TaskRetryWait, Wait: wait, Tally: tally,
 			Why: "waiting until the lost agent's lease has certainly run out: " + end.Reason}
 	}
-	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
+	return Redelivery{Status: api.TaskQueued, Tally: tally, Why: end.Reason}
 }
 
 // afterFailure tries again until attempts are used up. The handler of an attempt that ran too long, or gave no sign of
 // life, may still run: fenced waits until it has certainly stopped.
-func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
-	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
+func afterFailure(spec *api.TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
+	limit := cmp.Or(spec.Retry.MaxAttempts, api.DefaultMaxAttempts)
 	if tally.Failures >= limit {
-		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: tally.failed(limit) + "; last: " + end.Reason}
+		return Redelivery{Status: api.TaskDeadLetter, Tally: tally, Why: tally.failed(limit) + "; last: " + end.Reason}
 	}
 	wait, what := Backoff(spec.Retry, taskID, tally.Failures), "failed"
-	if end.Outcome == AttemptTimedOut {
+	if end.Outcome == api.AttemptTimedOut {
 		what = "timed out"
-		if spec.Safety() == Fenced {
+		if spec.Safety() == api.Fenced {
 			wait = max(wait, end.Lease())
 		}
 	}
-	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+	return Redelivery{Status: api.TaskRetryWait, Wait: wait, Tally: tally,
 		Why: fmt.Sprintf("attempt %s (%d of %d): %s", what, tally.Failures, limit, end.Reason)}
 }
 
@@ -286,9 +288,9 @@ const (
 
 // Backoff is the wait after the nth failed attempt: initial·2^(n-1) plus jitter, at most max. The jitter (up to one
 // second, and never more than the wait itself) comes from the task's id, so that replay finds the same value.
-func Backoff(policy RetryPolicy, taskID string, failures int) time.Duration {
-	limit := policy.MaxInterval.Or(DefaultMaxInterval)
-	wait := Doubled(policy.InitialInterval.Or(DefaultInitialInterval), failures-1, limit)
+func Backoff(policy api.RetryPolicy, taskID string, failures int) time.Duration {
+	limit := policy.MaxInterval.Or(api.DefaultMaxInterval)
+	wait := Doubled(policy.InitialInterval.Or(api.DefaultInitialInterval), failures-1, limit)
 	return min(wait+jitter(taskID, failures, min(maxJitter, wait)), limit)
 }
 

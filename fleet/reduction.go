@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -52,7 +54,7 @@ func (r Reduce) Validate() error {
 	case r.Factor != 0 && !(r.Factor > 0 && r.Factor < 1): // also refuses NaN
 		return fmt.Errorf("factor must lie between 0 and 1, as in 0.5 for half of its slots")
 	case r.For < 0 || r.For > MaxReduceFor:
-		return fmt.Errorf("for must lie between 1s and %s", Duration(MaxReduceFor).Std())
+		return fmt.Errorf("for must lie between 1s and %s", api.Duration(MaxReduceFor).Std())
 	}
 	return nil
 }

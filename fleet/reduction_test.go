@@ -7,11 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // slotted is a cluster whose members have so many slots.
 func slotted(slots int, agents ...string) *Cluster {
-	c := clusterOf(ActiveActive, agents...)
+	c := clusterOf(api.ActiveActive, agents...)
 	for i := range c.Members {
 		c.Members[i].MaxTasks = slots
 	}
@@ -120,9 +122,9 @@ func TestReductionOutlivesTheAgent(t *testing.T) {
 	require.True(t, c.Apply(Transition{AgentID: "a", Instance: m.Instance, Epoch: m.Epoch, Left: true, At: noon},
 		m.Hub))
 	require.False(t, c.StepReductions(nil, noon.Add(30*time.Second)))
-	c.Join(Join{AgentID: "a", Instance: "2", AgentProfile: AgentProfile{MaxTasks: 3}}, "h2", noon)
+	c.Join(Join{AgentID: "a", Instance: "2", AgentProfile: api.AgentProfile{MaxTasks: 3}}, "h2", noon)
 	require.Equal(t, 2, c.EffectiveSlots(c.Member("a")))
-	c.Join(Join{AgentID: "a", Instance: "3", AgentProfile: AgentProfile{MaxTasks: 1}}, "h2", noon)
+	c.Join(Join{AgentID: "a", Instance: "3", AgentProfile: api.AgentProfile{MaxTasks: 1}}, "h2", noon)
 	require.Equal(t, 1, c.EffectiveSlots(c.Member("a")))
 	require.False(t, c.StepReductions(nil, noon.Add(time.Minute)))
 	require.Empty(t, c.Reductions, "it has fewer slots than it may use")
@@ -142,7 +144,7 @@ func TestReductionGoesOnWhenTheAgentIsBack(t *testing.T) {
 	c.StepReductions(nil, due)
 	require.Equal(t, c.Reductions.Of("a").Until, c.Reductions.NextStep(), "nobody to look at")
 	back := due.Add(time.Minute)
-	c.Join(Join{AgentID: "a", Instance: "again", AgentProfile: AgentProfile{MaxTasks: 4}}, "h1", back)
+	c.Join(Join{AgentID: "a", Instance: "again", AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h1", back)
 	require.Equal(t, back.Add(RestoreStep), c.Reductions.NextStep())
 	require.True(t, c.StepReductions(map[string]bool{"a": true}, back.Add(RestoreStep)))
 }

@@ -4,20 +4,22 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // RoleOf returns an agent's role. Only an active_passive cluster has a leader and standbys; every other agent, also an
 // unknown one, is a member.
-func (c *Cluster) RoleOf(agentID string) Role {
+func (c *Cluster) RoleOf(agentID string) api.Role {
 	switch {
-	case c.Config.ReplicationMode != ActivePassive || agentID == "":
-		return RoleMember
+	case c.Config.ReplicationMode != api.ActivePassive || agentID == "":
+		return api.RoleMember
 	case agentID == c.Leader && c.holds(agentID, c.LeaderEpoch):
-		return RoleLeader
+		return api.RoleLeader
 	case slices.Contains(c.Standbys, agentID):
-		return RoleStandby
+		return api.RoleStandby
 	}
-	return RoleMember
+	return api.RoleMember
 }
 
 // LeaderLost reports that the leader no longer serves, or that another process runs under its id. Call VacateLeader
@@ -27,7 +29,7 @@ func (c *Cluster) LeaderLost() bool { return c.Leader != "" && !c.holds(c.Leader
 // RefreshStandbys makes the online members that do not lead the standbys: present ones keep their order, new ones
 // follow by id. Call it after joins and changes of status.
 func (c *Cluster) RefreshStandbys() {
-	if c.Config.ReplicationMode != ActivePassive {
+	if c.Config.ReplicationMode != api.ActivePassive {
 		c.Standbys = nil
 		return
 	}
@@ -53,13 +55,13 @@ func mayStandBy(c *Cluster, m *Member) bool {
 
 // SwitchMode changes between active_active and active_passive. On the way to active_passive every member may still
 // serve, so the first leader waits for roleLease: the longest that a member may go on before it hears of the change.
-func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now time.Time) {
+func (c *Cluster) SwitchMode(mode api.ReplicationMode, roleLease time.Duration, now time.Time) {
 	if mode == c.Config.ReplicationMode {
 		return
 	}
 	c.VacateLeader(roleLease, now)
 	c.Config.ReplicationMode, c.LastLeader, c.Successor = mode, "", ""
-	if mode == ActivePassive {
+	if mode == api.ActivePassive {
 		c.LeaderFreeAt = Later(c.LeaderFreeAt, now.Add(max(roleLease, 0)))
 	}
 	c.RefreshStandbys()
@@ -68,7 +70,7 @@ func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now 
 // FormerHolders are the agents that had a role which nobody has now. After a switch of the mode these are all members.
 func (c *Cluster) FormerHolders() (agents []string) {
 	switch {
-	case c.Config.ReplicationMode != ActivePassive:
+	case c.Config.ReplicationMode != api.ActivePassive:
 	case c.Leader == "" && c.LastLeader != "":
 		agents = append(agents, c.LastLeader)
 	case c.Leader == "" && !c.LeaderFreeAt.IsZero():
@@ -117,7 +119,7 @@ type Election struct {
 // Elect gives an active_passive cluster without a leader a new one: its Successor if that is online, else whom the
 // strategy picks. The previous leader is chosen only when it is alone, so that a failover by hand moves the leadership.
 // loads are running tasks by agent id. It does nothing while there is a leader; vacate a LeaderLost one first.
-func (c *Cluster) Elect(strategy SelectionStrategy, loads map[string]int, now time.Time) (Election, bool) {
+func (c *Cluster) Elect(strategy api.SelectionStrategy, loads map[string]int, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {
 		return wait, false
 	}
@@ -129,7 +131,7 @@ func (c *Cluster) Elect(strategy SelectionStrategy, loads map[string]int, now ti
 }
 
 // nextLeader picks the next leader. With manual election it is the previous one, or anybody as the first.
-func (c *Cluster) nextLeader(strategy SelectionStrategy, loads map[string]int) (string, bool) {
+func (c *Cluster) nextLeader(strategy api.SelectionStrategy, loads map[string]int) (string, bool) {
 	if !c.Config.ManualElection || c.LastLeader == "" {
 		if m := c.Member(c.Successor); m != nil && m.MayHold() {
 			return c.Successor, true
@@ -144,7 +146,7 @@ func (c *Cluster) nextLeader(strategy SelectionStrategy, loads map[string]int) (
 
 // ChooseSuccessor picks the agent that Elect makes the leader once the last leader's lease has run out, and false when
 // nobody can be.
-func (c *Cluster) ChooseSuccessor(strategy SelectionStrategy, loads map[string]int) (string, bool) {
+func (c *Cluster) ChooseSuccessor(strategy api.SelectionStrategy, loads map[string]int) (string, bool) {
 	c.RefreshStandbys()
 	next, ok := c.nextLeader(strategy, loads)
 	if ok {
@@ -186,7 +188,7 @@ func (c *Cluster) VacateLeader(leaseRemaining time.Duration, now time.Time) (pre
 // seatOpen reports whether a leader may be granted, or else, if it is only too early, until when to wait.
 func (c *Cluster) seatOpen(now time.Time) (Election, bool) {
 	switch {
-	case c.Config.ReplicationMode != ActivePassive || c.Leader != "":
+	case c.Config.ReplicationMode != api.ActivePassive || c.Leader != "":
 		return Election{}, false
 	case now.Before(c.LeaderFreeAt):
 		return Election{WaitUntil: c.LeaderFreeAt}, false

@@ -6,20 +6,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const roleLease = 5 * time.Second
 
 // clusterOf returns a cluster of the given mode with these agents online, each with ten slots and instance "1".
-func clusterOf(mode ReplicationMode, agents ...string) *Cluster {
-	c := &Cluster{Config: ClusterConfig{Name: "c", ReplicationMode: mode}.WithDefaults()}
+func clusterOf(mode api.ReplicationMode, agents ...string) *Cluster {
+	c := &Cluster{Config: api.ClusterConfig{Name: "c", ReplicationMode: mode}.WithDefaults()}
 	for _, id := range agents {
-		c.Join(Join{AgentID: id, Instance: "1", AgentProfile: AgentProfile{MaxTasks: 10}}, "h", noon)
+		c.Join(Join{AgentID: id, Instance: "1", AgentProfile: api.AgentProfile{MaxTasks: 10}}, "h", noon)
 	}
 	return c
 }
 
-func (c *Cluster) become(agentID string, s AgentStatus) { c.Member(agentID).setStatus(s, "", noon) }
+func (c *Cluster) become(agentID string, s api.AgentStatus) { c.Member(agentID).setStatus(s, "", noon) }
 
 func TestRoleOf(t *testing.T) {
 	t.Parallel()
@@ -27,91 +29,91 @@ func TestRoleOf(t *testing.T) {
 		name   string
 		change func(*Cluster)
 		agent  string
-		role   Role
+		role   api.Role
 	}{
-		{"leader", nil, "a", RoleLeader},
-		{"standby", nil, "b", RoleStandby},
-		{"unknown", nil, "z", RoleMember},
-		{"no id", func(c *Cluster) { c.VacateLeader(0, noon) }, "", RoleMember},
-		{"suspect leader leads", func(c *Cluster) { c.become("a", AgentSuspect) }, "a", RoleLeader},
-		{"leader offline", func(c *Cluster) { c.become("a", AgentOffline) }, "a", RoleMember},
-		{"leader in maintenance", func(c *Cluster) { c.become("a", AgentMaintenance) }, "a", RoleMember},
+		{"leader", nil, "a", api.RoleLeader},
+		{"standby", nil, "b", api.RoleStandby},
+		{"unknown", nil, "z", api.RoleMember},
+		{"no id", func(c *Cluster) { c.VacateLeader(0, noon) }, "", api.RoleMember},
+		{"suspect leader leads", func(c *Cluster) { c.become("a", api.AgentSuspect) }, "a", api.RoleLeader},
+		{"leader offline", func(c *Cluster) { c.become("a", api.AgentOffline) }, "a", api.RoleMember},
+		{"leader in maintenance", func(c *Cluster) { c.become("a", api.AgentMaintenance) }, "a", api.RoleMember},
 		{"leader re-attached", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "1"}, "h2", noon) }, "a",
-			RoleLeader},
+			api.RoleLeader},
 		{"another process as the leader", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "2"}, "h", noon) },
-			"a", RoleMember},
-		{"leader vacated", func(c *Cluster) { c.VacateLeader(0, noon) }, "a", RoleMember},
+			"a", api.RoleMember},
+		{"leader vacated", func(c *Cluster) { c.VacateLeader(0, noon) }, "a", api.RoleMember},
 		{"leader vacated but online", func(c *Cluster) { c.VacateLeader(0, noon); c.RefreshStandbys() }, "a",
-			RoleStandby},
-		{"draining standby", func(c *Cluster) { c.become("b", AgentDraining); c.RefreshStandbys() }, "b", RoleMember},
-		{"no leader in active_active", func(c *Cluster) { c.Config.ReplicationMode = ActiveActive }, "a", RoleMember},
-		{"no standby in active_active", func(c *Cluster) { c.Config.ReplicationMode = ActiveActive }, "b", RoleMember},
+			api.RoleStandby},
+		{"draining standby", func(c *Cluster) { c.become("b", api.AgentDraining); c.RefreshStandbys() }, "b", api.RoleMember},
+		{"no leader in active_active", func(c *Cluster) { c.Config.ReplicationMode = api.ActiveActive }, "a", api.RoleMember},
+		{"no standby in active_active", func(c *Cluster) { c.Config.ReplicationMode = api.ActiveActive }, "b", api.RoleMember},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := clusterOf(ActivePassive, "a", "b")
+			c := clusterOf(api.ActivePassive, "a", "b")
 			_, ok := c.Promote("a", noon)
 			require.True(t, ok)
 			if tt.change != nil {
 				tt.change(c)
 			}
 			require.Equal(t, tt.role, c.RoleOf(tt.agent))
-			require.Equal(t, c.Leader != "" && c.RoleOf(c.Leader) != RoleLeader &&
-				c.Config.ReplicationMode == ActivePassive,
-				c.Config.ReplicationMode == ActivePassive && c.LeaderLost(), "a leader is either leading or lost")
+			require.Equal(t, c.Leader != "" && c.RoleOf(c.Leader) != api.RoleLeader &&
+				c.Config.ReplicationMode == api.ActivePassive,
+				c.Config.ReplicationMode == api.ActivePassive && c.LeaderLost(), "a leader is either leading or lost")
 		})
 	}
 }
 
 func TestRefreshStandbys(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "b", "d", "a")
+	c := clusterOf(api.ActivePassive, "b", "d", "a")
 	c.RefreshStandbys()
 	require.Equal(t, []string{"a", "b", "d"}, c.Standbys, "new ones by id")
 
 	c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
-	c.become("a", AgentSuspect)
+	c.become("a", api.AgentSuspect)
 	c.RefreshStandbys()
 	require.Equal(t, []string{"b", "d", "c"}, c.Standbys, "those that were keep their order")
 
-	c.become("a", AgentOnline)
+	c.become("a", api.AgentOnline)
 	c.Apply(Transition{AgentID: "d", Instance: "1", Epoch: c.Member("d").Epoch, Left: true}, "h")
 	c.RefreshStandbys()
 	require.Equal(t, []string{"b", "c", "a"}, c.Standbys, "who left is gone, who is back is last")
 
-	c.Config.ReplicationMode = ActiveActive
+	c.Config.ReplicationMode = api.ActiveActive
 	c.RefreshStandbys()
 	require.Empty(t, c.Standbys)
 }
 
 func TestSwitchMode(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActiveActive, "a", "b")
-	c.SwitchMode(ActivePassive, roleLease, noon)
-	require.Equal(t, ActivePassive, c.Config.ReplicationMode)
+	c := clusterOf(api.ActiveActive, "a", "b")
+	c.SwitchMode(api.ActivePassive, roleLease, noon)
+	require.Equal(t, api.ActivePassive, c.Config.ReplicationMode)
 	require.Equal(t, []string{"a", "b"}, c.Standbys)
-	refused, ok := c.Elect(SelectLeastLoaded, nil, noon)
+	refused, ok := c.Elect(api.SelectLeastLoaded, nil, noon)
 	require.False(t, ok, "every member may still be serving")
 	require.Equal(t, noon.Add(roleLease), refused.WaitUntil)
-	won, ok := c.Elect(SelectLeastLoaded, nil, refused.WaitUntil)
+	won, ok := c.Elect(api.SelectLeastLoaded, nil, refused.WaitUntil)
 	require.True(t, ok)
 	require.Equal(t, "a", won.Leader)
 
-	c.SwitchMode(ActivePassive, roleLease, noon)
+	c.SwitchMode(api.ActivePassive, roleLease, noon)
 	require.Equal(t, "a", c.Leader, "the same mode changes nothing")
 
-	c.SwitchMode(ActiveActive, roleLease, won.WaitUntil)
+	c.SwitchMode(api.ActiveActive, roleLease, won.WaitUntil)
 	require.Empty(t, c.Leader)
 	require.Empty(t, c.Standbys)
-	require.Equal(t, RoleMember, c.RoleOf("a"))
+	require.Equal(t, api.RoleMember, c.RoleOf("a"))
 }
 
 // A continue-as-new carries the whole state over.
 func TestClusterCarriesItsRoles(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b")
-	_, _ = c.Elect(SelectLeastLoaded, nil, noon)
+	c := clusterOf(api.ActivePassive, "a", "b")
+	_, _ = c.Elect(api.SelectLeastLoaded, nil, noon)
 	c.VacateLeader(roleLease, noon)
 	c.RoundRobin = 7
 	c.Shards = []ShardOwner{{Owner: "a", Epoch: 9}, {From: "a", Epoch: 8, FreeAt: noon}}
@@ -121,7 +123,7 @@ func TestClusterCarriesItsRoles(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &carried))
 	require.Equal(t, *c, carried)
 
-	text, err = json.Marshal(clusterOf(ActiveActive))
+	text, err = json.Marshal(clusterOf(api.ActiveActive))
 	require.NoError(t, err)
 	for _, field := range []string{"leader", "standbys", "shards\":[", "round_robin"} {
 		require.NotContains(t, string(text), field, "a cluster without roles carries none")

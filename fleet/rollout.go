@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // endRollout ends the newest rollout.
-func endRollout(c *Cluster, status RolloutStatus, event EventType, reason string, now time.Time) {
+func endRollout(c *Cluster, status api.RolloutStatus, event api.EventType, reason string, now time.Time) {
 	r := c.Scaling.Rollout
 	r.Status, r.EndedAt = status, now
 	r.Reason = cmp.Or(reason, r.Reason)
@@ -19,15 +21,15 @@ func endRollout(c *Cluster, status RolloutStatus, event EventType, reason string
 }
 
 // publishRollout has Changes return an event about the newest rollout.
-func publishRollout(c *Cluster, event EventType, reason string, now time.Time) {
-	c.Scaling.Events = append(c.Scaling.Events, Event{Type: event, Time: now.UTC(), EventData: EventData{
+func publishRollout(c *Cluster, event api.EventType, reason string, now time.Time) {
+	c.Scaling.Events = append(c.Scaling.Events, Event{Type: event, Time: now.UTC(), EventData: api.EventData{
 		Cluster: c.Config.Name, ID: fmt.Sprintf("%s:%d", c.Config.Name, c.Scaling.Rollout.Number), Reason: reason}})
 }
 
 // startsAlike reports whether agents started with either settings are the same.
-func startsAlike(a, b SpawnPolicy) bool {
-	for _, s := range []*SpawnPolicy{&a, &b} {
-		s.JoinTimeout, s.DrainTimeout, s.Backoff = 0, 0, SpawnBackoff{}
+func startsAlike(a, b api.SpawnPolicy) bool {
+	for _, s := range []*api.SpawnPolicy{&a, &b} {
+		s.JoinTimeout, s.DrainTimeout, s.Backoff = 0, 0, api.SpawnBackoff{}
 	}
 	//workflowcheck:ignore
 	x, errX := json.Marshal(a) // maps are written in the order of their keys
@@ -37,7 +39,7 @@ func startsAlike(a, b SpawnPolicy) bool {
 }
 
 // RollOut begins a rollout if agents were started with other settings than those now in force.
-func RollOut(c *Cluster, before SpawnPolicy, now time.Time) {
+func RollOut(c *Cluster, before api.SpawnPolicy, now time.Time) {
 	p := &c.Config.Scaling
 	if p.Rollout == nil || !p.On() || startsAlike(before, p.Spawn) {
 		return
@@ -46,19 +48,21 @@ func RollOut(c *Cluster, before SpawnPolicy, now time.Time) {
 }
 
 // beginRollout begins a rollout to the settings in force. With why it reverts the newest one.
-func beginRollout(c *Cluster, before SpawnPolicy, why string, now time.Time) {
+func beginRollout(c *Cluster, before api.SpawnPolicy, why string, now time.Time) {
 	s := scalingOf(c)
 	spawned := spawnedOf(c)
-	next := Rollout{Number: 1, Status: RolloutRunning, Reason: why, Former: before, Stable: spawned, Old: spawned,
+	next := api.Rollout{Number: 1, Status: api.RolloutRunning, Reason: why, Former: before, Stable: spawned,
+		Old:       spawned,
 		StartedAt: now, ProgressAt: now}
 	if last := s.Rollout; last != nil {
 		next.Number = last.Number + 1
 		if RollsOut(c) {
-			endRollout(c, RolloutCancelled, EventRolloutCancelled, cmp.Or(why, "other settings take its place"), now)
+			endRollout(c, api.RolloutCancelled, api.EventRolloutCancelled, cmp.Or(why,
+				"other settings take its place"), now)
 		}
-		next.Revert = (last.Status != RolloutSuccessful || why != "") &&
+		next.Revert = (last.Status != api.RolloutSuccessful || why != "") &&
 			startsAlike(last.Former, c.Config.Scaling.Spawn)
-		if last.Status != RolloutSuccessful && len(last.Stable) > 0 { // the last settings that were known to do
+		if last.Status != api.RolloutSuccessful && len(last.Stable) > 0 { // the last settings that were known to do
 			next.Former, next.Stable = last.Former, last.Stable
 		}
 		if next.Revert {
@@ -70,9 +74,9 @@ func beginRollout(c *Cluster, before SpawnPolicy, why string, now time.Time) {
 	}
 	next.Left = len(next.Old)
 	s.Rollout, s.Blocked = &next, nil
-	event := EventRolloutStarted
+	event := api.EventRolloutStarted
 	if next.Revert {
-		event = EventRolloutReverted
+		event = api.EventRolloutReverted
 	}
 	publishRollout(c, event, why, now)
 }
@@ -110,7 +114,7 @@ func MayPromoteRollout(c *Cluster) string {
 		return "no rollout of the cluster is under way"
 	case heldRollout(c) == nil:
 		return "the rollout has no canaries, or was promoted already"
-	case r.Status != RolloutWaiting:
+	case r.Status != api.RolloutWaiting:
 		return "the canaries are not healthy yet: promote them when the rollout is waiting"
 	}
 	return ""
@@ -125,9 +129,9 @@ func PromoteRollout(c *Cluster, by, reason string, now time.Time) {
 func promote(c *Cluster, why string, now time.Time) {
 	r := c.Scaling.Rollout
 	r.Old = without(spawnedOf(c), r.Canaries)
-	r.Status, r.Left, r.Blocked, r.PromotedAt, r.ProgressAt = RolloutRunning, len(r.Old), nil, now, now
+	r.Status, r.Left, r.Blocked, r.PromotedAt, r.ProgressAt = api.RolloutRunning, len(r.Old), nil, now, now
 	r.Reason = why
-	publishRollout(c, EventRolloutPromoted, why, now)
+	publishRollout(c, api.EventRolloutPromoted, why, now)
 }
 
 // decided says who decided what, and why.
@@ -137,32 +141,32 @@ func decided(what, by, reason string) string {
 
 // heldRollout is the rollout whose canaries alone may have the new settings, also after it has failed; nil: there is
 // none.
-func heldRollout(c *Cluster) *Rollout {
+func heldRollout(c *Cluster) *api.Rollout {
 	if c.Scaling == nil || c.Config.Scaling.Rollout == nil {
 		return nil
 	}
-	if r := c.Scaling.Rollout; r != nil && r.Canary > 0 && r.PromotedAt.IsZero() && r.Status != RolloutCancelled {
+	if r := c.Scaling.Rollout; r != nil && r.Canary > 0 && r.PromotedAt.IsZero() && r.Status != api.RolloutCancelled {
 		return r
 	}
 	return nil
 }
 
 // SpawnBy are the settings of an action by a rule. While canaries are not promoted, other agents have the former ones.
-func SpawnBy(c *Cluster, rule ScalingRule) *SpawnPolicy {
-	if r := heldRollout(c); r != nil && rule != RuleRollout {
+func SpawnBy(c *Cluster, rule api.ScalingRule) *api.SpawnPolicy {
+	if r := heldRollout(c); r != nil && rule != api.RuleRollout {
 		return &r.Former
 	}
 	return &c.Config.Scaling.Spawn
 }
 
 // recordStarts records which agents are started with which settings while canaries are not promoted.
-func recordStarts(c *Cluster, agents []string, rule ScalingRule) {
+func recordStarts(c *Cluster, agents []string, rule api.ScalingRule) {
 	r := heldRollout(c)
 	if r == nil {
 		return
 	}
 	list := &r.Stable
-	if rule == RuleRollout {
+	if rule == api.RuleRollout {
 		list = &r.Canaries
 	}
 	spawned := spawnedOf(c)
@@ -183,19 +187,19 @@ func spawnedOf(c *Cluster) []string {
 		}
 	}
 	for _, a := range c.Scaling.Active {
-		if a.Change == ScaleUp {
+		if a.Change == api.ScaleUp {
 			list = append(list, a.Agents...)
 		}
 	}
-	return SortedSet(list)
+	return api.SortedSet(list)
 }
 
 // rolling is the rollout under way, or nil.
-func rolling(c *Cluster) *Rollout {
+func rolling(c *Cluster) *api.Rollout {
 	if c.Scaling == nil || c.Scaling.Rollout == nil {
 		return nil
 	}
-	if r := c.Scaling.Rollout; r.Status == RolloutRunning || r.Status == RolloutWaiting {
+	if r := c.Scaling.Rollout; r.Status == api.RolloutRunning || r.Status == api.RolloutWaiting {
 		return r
 	}
 	return nil
@@ -212,7 +216,7 @@ func AdvanceRollout(c *Cluster, now time.Time) (changed bool) {
 	case r == nil:
 		return false
 	case p.Rollout == nil || !p.On():
-		endRollout(c, RolloutCancelled, EventRolloutCancelled, "the cluster's settings ask for no rollouts any more", now)
+		endRollout(c, api.RolloutCancelled, api.EventRolloutCancelled, "the cluster's settings ask for no rollouts any more", now)
 		return false
 	case len(c.BrakeHolds) > 0:
 		r.ProgressAt = now // nothing is started or stopped meanwhile
@@ -238,30 +242,30 @@ func AdvanceRollout(c *Cluster, now time.Time) (changed bool) {
 	r.Left, r.Best = left, max(r.Best, r.Healthy)
 	switch {
 	case done && !held:
-		endRollout(c, RolloutSuccessful, EventRolloutSucceeded, "", now)
+		endRollout(c, api.RolloutSuccessful, api.EventRolloutSucceeded, "", now)
 		r.Old, r.Stable, r.Canaries = nil, nil, nil
 		return false
 	case done && p.Rollout.AutoPromote:
 		promote(c, decided("promoted", "auto_promote", ""), now)
 		return true
 	case done:
-		if r.Status != RolloutWaiting {
-			r.Status = RolloutWaiting
-			publishRollout(c, EventRolloutWaiting, "", now)
+		if r.Status != api.RolloutWaiting {
+			r.Status = api.RolloutWaiting
+			publishRollout(c, api.EventRolloutWaiting, "", now)
 		}
 		return false
-	case r.Status == RolloutWaiting:
-		r.Status, r.ProgressAt = RolloutRunning, now
+	case r.Status == api.RolloutWaiting:
+		r.Status, r.ProgressAt = api.RolloutRunning, now
 	}
 	if now.Before(r.ProgressAt.Add(p.Rollout.Deadline.Std())) {
 		return false
 	}
 	why := fmt.Sprintf("it did not get on for %s: %s of the former settings left, and %d of the others healthy",
-		p.Rollout.Deadline, Count(left, "agent"), r.Healthy)
+		p.Rollout.Deadline, api.Count(left, "agent"), r.Healthy)
 	blocked := c.Scaling.Blocked
 	if held {
 		why = fmt.Sprintf("it did not get on for %s: %d of %d %s healthy", p.Rollout.Deadline, r.Healthy, r.Canary,
-			Plural(r.Canary, "canary", "canaries"))
+			api.Plural(r.Canary, "canary", "canaries"))
 		if blocked = r.Blocked; blocked == nil && len(d.canaries) < r.Canary && d.room() <= 0 {
 			why += fmt.Sprintf("; max_agents of %d leaves no room for them", c.Config.MaxAgents)
 		}
@@ -269,7 +273,7 @@ func AdvanceRollout(c *Cluster, now time.Time) (changed bool) {
 	if blocked != nil {
 		why += "; " + blocked.Reason
 	}
-	endRollout(c, RolloutFailed, EventRolloutFailed, why, now)
+	endRollout(c, api.RolloutFailed, api.EventRolloutFailed, why, now)
 	if !p.Rollout.AutoRevert || r.Revert {
 		return held
 	}
@@ -289,7 +293,7 @@ func NextRollout(c *Cluster, now time.Time) time.Time {
 	if r.Blocked != nil && now.Before(r.Blocked.NextAt) {
 		next = Sooner(next, r.Blocked.NextAt)
 	}
-	if r.Status == RolloutWaiting {
+	if r.Status == api.RolloutWaiting {
 		return next
 	}
 	return Sooner(next, r.ProgressAt.Add(p.Rollout.Deadline.Std()))
@@ -300,7 +304,7 @@ func (d *scaler) goal() int {
 	return min(max(ScalingTarget(d.Cluster), d.Config.MinAgents), d.Config.MaxAgents)
 }
 
-func (d *scaler) outdated(r *Rollout) []string {
+func (d *scaler) outdated(r *api.Rollout) []string {
 	var old []string
 	for _, m := range d.serving {
 		if slices.Contains(r.Old, m.AgentID) {
@@ -312,7 +316,7 @@ func (d *scaler) outdated(r *Rollout) []string {
 
 // healthy counts the serving agents without the new ones that are not online for long enough, of which next is the
 // first to be; while canaries are not promoted, these alone.
-func (d *scaler) healthy(r *Rollout) (count int, next time.Time) {
+func (d *scaler) healthy(r *api.Rollout) (count int, next time.Time) {
 	members := d.serving
 	if d.held != nil {
 		members = d.canaries
@@ -344,8 +348,8 @@ func (d *scaler) rollOut() ScalingDecision {
 }
 
 // keepCanaries starts canaries beside the other agents, and stops them when the rollout has failed.
-func (d *scaler) keepCanaries(r *Rollout) ScalingDecision {
-	if r.Status == RolloutFailed {
+func (d *scaler) keepCanaries(r *api.Rollout) ScalingDecision {
+	if r.Status == api.RolloutFailed {
 		canaries := *d
 		canaries.serving = d.canaries
 		return canaries.stopFor(fmt.Sprintf("rollout %d has failed, and its canaries are stopped", r.Number),
@@ -355,8 +359,8 @@ func (d *scaler) keepCanaries(r *Rollout) ScalingDecision {
 	if count <= 0 || r.Blocked != nil && d.now.Before(r.Blocked.NextAt) {
 		return ScalingDecision{}
 	}
-	return ScalingDecision{Change: ScaleUp, Count: count, Target: ScalingTarget(d.Cluster), Rule: RuleRollout,
-		Reason: fmt.Sprintf("rollout %d tries other settings with %s first", r.Number, Count(r.Canary, "agent"))}
+	return ScalingDecision{Change: api.ScaleUp, Count: count, Target: ScalingTarget(d.Cluster), Rule: api.RuleRollout,
+		Reason: fmt.Sprintf("rollout %d tries other settings with %s first", r.Number, api.Count(r.Canary, "agent"))}
 }
 
 // stopFor stops some of the agents for a rollout.
@@ -365,7 +369,7 @@ func (d *scaler) stopFor(why string, old []string, count int) ScalingDecision {
 		return ScalingDecision{}
 	}
 	if d.facts == nil {
-		return ScalingDecision{Rule: RuleRollout, NeedFacts: true, Reason: why + "; which ones first depends on what they do"}
+		return ScalingDecision{Rule: api.RuleRollout, NeedFacts: true, Reason: why + "; which ones first depends on what they do"}
 	}
 	var agents []string
 	for _, a := range d.stoppable() {
@@ -376,6 +380,6 @@ func (d *scaler) stopFor(why string, old []string, count int) ScalingDecision {
 	if len(agents) == 0 {
 		return ScalingDecision{}
 	}
-	return ScalingDecision{Change: ScaleDown, Count: len(agents), Agents: agents, Target: ScalingTarget(d.Cluster),
-		Rule: RuleRollout, Reason: why + ": " + strings.Join(agents, ", ")}
+	return ScalingDecision{Change: api.ScaleDown, Count: len(agents), Agents: agents, Target: ScalingTarget(d.Cluster),
+		Rule: api.RuleRollout, Reason: why + ": " + strings.Join(agents, ", ")}
 }

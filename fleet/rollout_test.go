@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // rolled is a cluster of four agents whose image has just changed. Drains and starts take it a minute.
 func rolled(revert bool) *Cluster {
 	c := scaledCluster(4, 0, 10)
-	c.Config.DesiredAgents, c.Config.Scaling.Mode = 4, ScalingManual
-	c.Config.Scaling.Rollout = (&RolloutPolicy{AutoRevert: revert}).WithDefaults()
+	c.Config.DesiredAgents, c.Config.Scaling.Mode = 4, api.ScalingManual
+	c.Config.Scaling.Rollout = (&api.RolloutPolicy{AutoRevert: revert}).WithDefaults()
 	before := c.Config.Scaling.Spawn
 	c.Config.Scaling.Spawn.Slots = 7
 	RollOut(c, before, scaleNow)
@@ -41,7 +43,7 @@ func playOn(
 			result := ScalingResult{Number: a.Number}
 			for _, agent := range a.Agents {
 				switch {
-				case a.Change == ScaleDown:
+				case a.Change == api.ScaleDown:
 					c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == agent })
 				case joins(slices.Contains(c.Scaling.Rollout.Canaries, agent)):
 					m := c.addSpawned(agent)
@@ -56,7 +58,7 @@ func playOn(
 		if done() {
 			return now
 		}
-		if d := DecideScaling(c, c.idle(0, time.Hour), now); d.Change != ScaleNone {
+		if d := DecideScaling(c, c.idle(0, time.Hour), now); d.Change != api.ScaleNone {
 			for _, agent := range BeginScaling(c, d, scaleNow, now).Agents {
 				slots[agent] = SpawnBy(c, d.Rule).Slots
 			}
@@ -74,7 +76,7 @@ func TestRolloutReplacesAllAndKeepsEnough(t *testing.T) {
 	c := rolled(false)
 	play(t, c, 3, func() bool { return true })
 	r := c.Scaling.Rollout
-	require.Equal(t, RolloutSuccessful, r.Status)
+	require.Equal(t, api.RolloutSuccessful, r.Status)
 	require.Equal(t, 4, r.Healthy)
 	require.Len(t, c.Members, 4)
 	for i := range c.Members {
@@ -86,7 +88,7 @@ func TestRolloutThatDoesNotGetOnStopsWithAReason(t *testing.T) {
 	t.Parallel()
 	c := rolled(false)
 	now := play(t, c, 3, func() bool { return false })
-	require.Equal(t, RolloutFailed, c.Scaling.Rollout.Status)
+	require.Equal(t, api.RolloutFailed, c.Scaling.Rollout.Status)
 	require.Contains(t, c.Scaling.Rollout.Reason, "did not get on for 10m")
 	require.Contains(t, c.Scaling.Rollout.Reason, "it did not come online")
 	require.Equal(t, 7, c.Config.Scaling.Spawn.Slots)
@@ -100,7 +102,7 @@ func TestRolloutIsReverted(t *testing.T) {
 	c := rolled(true)
 	play(t, c, 3, func() bool { return c.Config.Scaling.Spawn.Slots == 0 })
 	r := c.Scaling.Rollout
-	require.Equal(t, RolloutSuccessful, r.Status, r.Reason)
+	require.Equal(t, api.RolloutSuccessful, r.Status, r.Reason)
 	require.True(t, r.Revert)
 	require.Equal(t, 2, r.Number)
 	require.Contains(t, r.Reason, "rollout 1 failed: it did not get on")
@@ -130,7 +132,7 @@ func TestRolloutDecision(t *testing.T) {
 		"not those with pinned work": {want: []string{"a-01"},
 			facts: func(_ *Cluster, f *ScalingFacts) { f.Pin("a-00") }},
 		"none while the brake holds": {change: func(c *Cluster) { c.BrakeHolds = []BrakeHold{{}} }},
-		"none after it has failed":   {change: func(c *Cluster) { c.Scaling.Rollout.Status = RolloutFailed }},
+		"none after it has failed":   {change: func(c *Cluster) { c.Scaling.Rollout.Status = api.RolloutFailed }},
 		"none without rollout in the settings": {
 			change: func(c *Cluster) { c.Config.Scaling.Rollout = nil }},
 	} {
@@ -152,20 +154,20 @@ func TestRolloutDecision(t *testing.T) {
 func TestRolloutBegins(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change func(p *ScalingPolicy)
+		change func(p *api.ScalingPolicy)
 		want   bool
 	}{
-		"another environment":       {func(p *ScalingPolicy) { p.Spawn.Environment = map[string]string{"A": "b"} }, true},
-		"another image":             {func(p *ScalingPolicy) { p.Spawn.Image = "agent:2" }, true},
-		"another join timeout":      {func(p *ScalingPolicy) { p.Spawn.JoinTimeout++ }, false},
-		"another backoff":           {func(p *ScalingPolicy) { p.Spawn.Backoff.Delay++ }, false},
-		"scaling is off":            {func(p *ScalingPolicy) { p.Spawn.Slots, p.Mode = 9, ScalingOff }, false},
-		"no rollout in the setting": {func(p *ScalingPolicy) { p.Spawn.Slots, p.Rollout = 9, nil }, false},
+		"another environment":       {func(p *api.ScalingPolicy) { p.Spawn.Environment = map[string]string{"A": "b"} }, true},
+		"another image":             {func(p *api.ScalingPolicy) { p.Spawn.Image = "agent:2" }, true},
+		"another join timeout":      {func(p *api.ScalingPolicy) { p.Spawn.JoinTimeout++ }, false},
+		"another backoff":           {func(p *api.ScalingPolicy) { p.Spawn.Backoff.Delay++ }, false},
+		"scaling is off":            {func(p *api.ScalingPolicy) { p.Spawn.Slots, p.Mode = 9, api.ScalingOff }, false},
+		"no rollout in the setting": {func(p *api.ScalingPolicy) { p.Spawn.Slots, p.Rollout = 9, nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := scaledCluster(2, 0, 5)
-			c.Config.Scaling.Rollout = (&RolloutPolicy{}).WithDefaults()
+			c.Config.Scaling.Rollout = (&api.RolloutPolicy{}).WithDefaults()
 			before := c.Config.Scaling.Spawn
 			tt.change(&c.Config.Scaling)
 			RollOut(c, before, scaleNow)
@@ -179,76 +181,76 @@ func TestRolloutWithCanaries(t *testing.T) {
 	t.Parallel()
 	always, others := func(bool) bool { return true }, func(canary bool) bool { return !canary }
 	for name, tt := range map[string]struct {
-		policy RolloutPolicy
+		policy api.RolloutPolicy
 		joins  func(canary bool) bool
 		// then is done once the rollout waits for a person, or has ended.
 		then   func(c *Cluster, now time.Time)
-		status []RolloutStatus // at that time, and in the end
+		status []api.RolloutStatus // at that time, and in the end
 		reason string
 		// former and fresh are how many agents with either settings there are in the end; kept: none was replaced.
 		former, fresh int
 		kept          bool
-		events        []EventType
+		events        []api.EventType
 	}{
 		"promoted by hand": {joins: always, fresh: 4,
 			then:   func(c *Cluster, now time.Time) { PromoteRollout(c, "ann", "looks good", now) },
-			status: []RolloutStatus{RolloutWaiting, RolloutSuccessful}, reason: "promoted by ann: looks good",
-			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutPromoted, EventRolloutSucceeded}},
-		"promoted at once": {joins: always, fresh: 4, policy: RolloutPolicy{AutoPromote: true},
-			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "promoted by auto_promote",
-			events: []EventType{EventRolloutStarted, EventRolloutPromoted, EventRolloutSucceeded}},
+			status: []api.RolloutStatus{api.RolloutWaiting, api.RolloutSuccessful}, reason: "promoted by ann: looks good",
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutWaiting, api.EventRolloutPromoted, api.EventRolloutSucceeded}},
+		"promoted at once": {joins: always, fresh: 4, policy: api.RolloutPolicy{AutoPromote: true},
+			status: []api.RolloutStatus{api.RolloutSuccessful, api.RolloutSuccessful}, reason: "promoted by auto_promote",
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutPromoted, api.EventRolloutSucceeded}},
 		"nobody promotes": {joins: always, former: 4, fresh: 2, kept: true,
-			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
-			events: []EventType{EventRolloutStarted, EventRolloutWaiting}},
+			status: []api.RolloutStatus{api.RolloutWaiting, api.RolloutWaiting},
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutWaiting}},
 		"the canaries do not start": {joins: others, former: 4, kept: true,
-			status: []RolloutStatus{RolloutFailed, RolloutFailed},
+			status: []api.RolloutStatus{api.RolloutFailed, api.RolloutFailed},
 			reason: "it did not get on for 10m0s: 0 of 2 canaries healthy; it did not come online",
-			events: []EventType{EventRolloutStarted, EventRolloutFailed}},
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutFailed}},
 		"a canary does not stay": {joins: always, former: 4, kept: true,
 			then: func(c *Cluster, now time.Time) {
 				c.Config.MaxAgents = 5 // no other can be started
 				c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == c.Scaling.Rollout.Canaries[0] })
 			},
-			status: []RolloutStatus{RolloutWaiting, RolloutFailed},
+			status: []api.RolloutStatus{api.RolloutWaiting, api.RolloutFailed},
 			reason: "1 of 2 canaries healthy; max_agents of 5 leaves no room for them",
-			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutFailed}},
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutWaiting, api.EventRolloutFailed}},
 		"the canaries do not start, and are reverted": {joins: others, former: 4, kept: true,
-			policy: RolloutPolicy{AutoRevert: true},
-			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "rollout 1 failed: it did not get on",
-			events: []EventType{EventRolloutStarted, EventRolloutFailed, EventRolloutReverted, EventRolloutSucceeded}},
+			policy: api.RolloutPolicy{AutoRevert: true},
+			status: []api.RolloutStatus{api.RolloutSuccessful, api.RolloutSuccessful}, reason: "rollout 1 failed: it did not get on",
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutFailed, api.EventRolloutReverted, api.EventRolloutSucceeded}},
 		"reverted by hand": {joins: always, former: 4, kept: true,
 			then:   func(c *Cluster, now time.Time) { RevertRollout(c, "", "no", now) },
-			status: []RolloutStatus{RolloutWaiting, RolloutSuccessful}, reason: "reverted by a person: no",
-			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutCancelled, EventRolloutReverted,
-				EventRolloutSucceeded}},
-		"reverted by hand after it succeeded": {joins: always, former: 4, policy: RolloutPolicy{AutoPromote: true},
+			status: []api.RolloutStatus{api.RolloutWaiting, api.RolloutSuccessful}, reason: "reverted by a person: no",
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutWaiting, api.EventRolloutCancelled, api.EventRolloutReverted,
+				api.EventRolloutSucceeded}},
+		"reverted by hand after it succeeded": {joins: always, former: 4, policy: api.RolloutPolicy{AutoPromote: true},
 			then:   func(c *Cluster, now time.Time) { RevertRollout(c, "ann", "", now) },
-			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "reverted by ann",
-			events: []EventType{EventRolloutStarted, EventRolloutPromoted, EventRolloutSucceeded, EventRolloutReverted,
-				EventRolloutSucceeded}},
+			status: []api.RolloutStatus{api.RolloutSuccessful, api.RolloutSuccessful}, reason: "reverted by ann",
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutPromoted, api.EventRolloutSucceeded, api.EventRolloutReverted,
+				api.EventRolloutSucceeded}},
 		"an old agent is lost meanwhile": {joins: always, former: 4, fresh: 2,
 			then: func(c *Cluster, _ time.Time) {
 				c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == "a-00" })
 			},
-			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
-			events: []EventType{EventRolloutStarted, EventRolloutWaiting}},
+			status: []api.RolloutStatus{api.RolloutWaiting, api.RolloutWaiting},
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutWaiting}},
 		"an old agent is lost after the failure": {joins: others, former: 4,
 			then: func(c *Cluster, _ time.Time) {
 				c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == "a-00" })
 			},
-			status: []RolloutStatus{RolloutFailed, RolloutFailed},
-			events: []EventType{EventRolloutStarted, EventRolloutFailed}},
+			status: []api.RolloutStatus{api.RolloutFailed, api.RolloutFailed},
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutFailed}},
 		"other settings take its place": {joins: always, former: 4, fresh: 2, kept: true,
 			then: func(c *Cluster, now time.Time) {
 				before := c.Config.Scaling.Spawn
 				c.Config.Scaling.Spawn.Slots = 8
 				RollOut(c, before, now)
 			},
-			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
-			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutCancelled, EventRolloutStarted,
-				EventRolloutWaiting}},
+			status: []api.RolloutStatus{api.RolloutWaiting, api.RolloutWaiting},
+			events: []api.EventType{api.EventRolloutStarted, api.EventRolloutWaiting, api.EventRolloutCancelled, api.EventRolloutStarted,
+				api.EventRolloutWaiting}},
 	} {
-		for _, mode := range []ScalingMode{ScalingManual, ScalingAuto} {
+		for _, mode := range []api.ScalingMode{api.ScalingManual, api.ScalingAuto} {
 			t.Run(name+", "+string(mode), func(t *testing.T) {
 				t.Parallel()
 				c := scaledCluster(4, 4, 10)
@@ -261,7 +263,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 				c.Config.Scaling.Spawn.Slots = 7
 				RollOut(c, before, scaleNow)
 				now := playOn(t, c, scaleNow, 3, tt.joins,
-					func() bool { return !RollsOut(c) || c.Scaling.Rollout.Status == RolloutWaiting })
+					func() bool { return !RollsOut(c) || c.Scaling.Rollout.Status == api.RolloutWaiting })
 				require.Equal(t, tt.status[0], c.Scaling.Rollout.Status, c.Scaling.Rollout.Reason)
 				if tt.then != nil {
 					tt.then(c, now)
@@ -285,7 +287,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 				require.Equal(t, []int{tt.former, tt.fresh, len(c.Members)}, []int{former, fresh, former + fresh})
 				require.Equal(t, tt.kept, kept == 4)
 				events := c.Changes(was, now)
-				var types []EventType
+				var types []api.EventType
 				for _, e := range events {
 					if e.Cluster == "c" && len(e.ID) > 2 && e.ID[:2] == "c:" {
 						types = append(types, e.Type)
@@ -302,7 +304,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 func TestSettingsThatNoAgentHadAreNotPutInForce(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(0, 2, 10)
-	c.Config.Scaling.Rollout = (&RolloutPolicy{Canary: 1}).WithDefaults()
+	c.Config.Scaling.Rollout = (&api.RolloutPolicy{Canary: 1}).WithDefaults()
 	for _, slots := range []int{3, 4} {
 		before := c.Config.Scaling.Spawn
 		c.Config.Scaling.Spawn.Slots = slots
@@ -312,7 +314,7 @@ func TestSettingsThatNoAgentHadAreNotPutInForce(t *testing.T) {
 			c.addSpawned("a-00")
 		}
 	}
-	require.Equal(t, 3, SpawnBy(c, RuleMinimum).Slots)
+	require.Equal(t, 3, SpawnBy(c, api.RuleMinimum).Slots)
 }
 
 func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
@@ -321,18 +323,18 @@ func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
 	c.Scaling.Rollout.Canary = 1
 	c.Scaling.Rollout.Former.Spawner = "here"
 	start := DecideScaling(c, nil, scaleNow)
-	require.Equal(t, RuleRollout, start.Rule)
+	require.Equal(t, api.RuleRollout, start.Rule)
 	require.Equal(t, 1, start.Count)
 	require.Equal(t, 4, start.Target)
 	require.Equal(t, 7, SpawnBy(c, start.Rule).Slots)
 	EndScaling(c, ScalingResult{Number: BeginScaling(c, start, scaleNow, scaleNow).Number, Failed: "no image"}, scaleNow)
 	require.Equal(t, "no image", c.Scaling.Rollout.Blocked.Reason)
 	require.Equal(t, c.Scaling.Rollout.Blocked.NextAt, NextRollout(c, scaleNow))
-	require.Equal(t, ScaleNone, DecideScaling(c, nil, scaleNow).Change)
+	require.Equal(t, api.ScaleNone, DecideScaling(c, nil, scaleNow).Change)
 
 	c.Members = c.Members[1:]
 	up := DecideScaling(c, nil, scaleNow)
-	require.Equal(t, RuleDesired, up.Rule)
+	require.Equal(t, api.RuleDesired, up.Rule)
 	require.Equal(t, "here", SpawnBy(c, up.Rule).Spawner)
 	action := BeginScaling(c, up, scaleNow, scaleNow)
 	require.Subset(t, c.Scaling.Rollout.Stable, action.Agents)
@@ -343,7 +345,7 @@ func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
 
 func TestWhatPeopleMayDoAboutARollout(t *testing.T) {
 	t.Parallel()
-	waiting := func(c *Cluster) { c.Scaling.Rollout.Canary, c.Scaling.Rollout.Status = 1, RolloutWaiting }
+	waiting := func(c *Cluster) { c.Scaling.Rollout.Canary, c.Scaling.Rollout.Status = 1, api.RolloutWaiting }
 	for name, tt := range map[string]struct {
 		change          func(c *Cluster)
 		promote, revert string
@@ -353,7 +355,7 @@ func TestWhatPeopleMayDoAboutARollout(t *testing.T) {
 			change: func(c *Cluster) { c.Scaling.Rollout.Canary = 1 }},
 		"it has no canaries": {promote: "no canaries", change: func(*Cluster) {}},
 		"it has failed": {promote: "under way",
-			change: func(c *Cluster) { waiting(c); c.Scaling.Rollout.Status = RolloutFailed }},
+			change: func(c *Cluster) { waiting(c); c.Scaling.Rollout.Status = api.RolloutFailed }},
 		"there was none": {promote: "under way", revert: "had no rollout",
 			change: func(c *Cluster) { c.Scaling = nil }},
 		"it is a revert": {promote: "no canaries", revert: "is a revert itself",

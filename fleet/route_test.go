@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // A task with routes waits in a lane for each of their providers.
 func TestLanesOfRoutes(t *testing.T) {
 	t.Parallel()
-	spec := fleet.TaskSpec{Type: "model", Cluster: "c", RequiredCapabilities: []string{"eu"}, Routes: []fleet.Route{
+	spec := api.TaskSpec{Type: "model", Cluster: "c", RequiredCapabilities: []string{"eu"}, Routes: []api.Route{
 		{Provider: "a", Model: "small"}, {Provider: "b", Model: "m"}, {Provider: "a", Model: "large"}}}
 	require.NoError(t, spec.Validate())
 	var lanes []string
@@ -26,8 +27,8 @@ func TestLanesOfRoutes(t *testing.T) {
 	require.Equal(t, "b", forB.Provider)
 	require.Equal(t, []string{"eu"}, spec.RequiredCapabilities, "the task is as it was")
 
-	for want, routes := range map[string][]fleet.Route{
-		"at most 8 routes":    make([]fleet.Route, 9),
+	for want, routes := range map[string][]api.Route{
+		"at most 8 routes":    make([]api.Route, 9),
 		"routes: provider":    {{Provider: "A b", Model: "m"}},
 		"1 to 128 characters": {{Provider: "a", Model: strings.Repeat("m", 129)}},
 		"be no less than 0":   {{Provider: "a", Model: "m", Window: -1}},
@@ -36,7 +37,7 @@ func TestLanesOfRoutes(t *testing.T) {
 		require.ErrorContains(t, spec.Validate(), want)
 	}
 
-	tool := fleet.TaskSpec{RequiredCapabilities: []string{"eu", fleet.ToolCapability("desk")}}
+	tool := api.TaskSpec{RequiredCapabilities: []string{"eu", api.ToolCapability("desk")}}
 	fleet.PreferOpen(&tool)
 	require.Equal(t, "mcp.desk", tool.Provider, "agents with an open session are preferred")
 	tool.Provider = "other"

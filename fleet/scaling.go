@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // MaxScaleStep bounds the agents that one action starts or stops.
@@ -20,12 +22,12 @@ func DecideScaling(c *Cluster, facts *ScalingFacts, now time.Time) ScalingDecisi
 	d.count()
 	decision := d.decide()
 	decision.At, decision.Current = now, d.current
-	if decision.Rule == RuleRollout {
+	if decision.Rule == api.RuleRollout {
 		decision.Current += len(d.canaries) + d.canaryStarts
 	}
-	decision.Change = cmp.Or(decision.Change, ScaleNone)
-	if decision.Change != ScaleUp && decision.Change != ScaleDown || decision.Rule == RuleRetire ||
-		decision.Rule == RuleRestart {
+	decision.Change = cmp.Or(decision.Change, api.ScaleNone)
+	if decision.Change != api.ScaleUp && decision.Change != api.ScaleDown || decision.Rule == api.RuleRetire ||
+		decision.Rule == api.RuleRestart {
 		decision.Target = ScalingTarget(c)
 	}
 	return decision
@@ -36,14 +38,14 @@ type scaler struct {
 	*Cluster
 	facts   *ScalingFacts
 	now     time.Time
-	policy  *ScalingPolicy
+	policy  *api.ScalingPolicy
 	serving []*Member       // serving members that no action is about to stop
 	current int             // serving, being started, and ill
 	starts  int             // being started
 	ill     int             // unhealthy, and no others take their places yet
 	leaving map[string]bool // being stopped by an action
 	// held is the rollout whose canaries are beside all others, and count nowhere else; nil: there is none.
-	held         *Rollout
+	held         *api.Rollout
 	canaries     []*Member // serving
 	canaryStarts int       // being started
 }
@@ -57,7 +59,7 @@ func (d *scaler) count() {
 			for _, agent := range a.Agents {
 				switch {
 				case !d.now.Before(a.Until):
-				case a.Change == ScaleDown:
+				case a.Change == api.ScaleDown:
 					d.leaving[agent] = true
 				case d.Member(agent) == nil:
 					starting[agent] = true
@@ -99,10 +101,10 @@ func (d *scaler) keepsPlace(m *Member) bool {
 		return false
 	}
 	switch d.Config.SelfHealing.RecoverBy {
-	case RecoverByRestart:
-		return m.Status != AgentOffline || d.leaving[m.AgentID]
-	case RecoverByReassign:
-		return m.Status != AgentOffline && !d.leaving[m.AgentID]
+	case api.RecoverByRestart:
+		return m.Status != api.AgentOffline || d.leaving[m.AgentID]
+	case api.RecoverByReassign:
+		return m.Status != api.AgentOffline && !d.leaving[m.AgentID]
 	}
 	return false
 }
@@ -122,13 +124,17 @@ func (d *scaler) decide() ScalingDecision {
 		return ScalingDecision{Blocked: true,
 			Reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"}
 	case d.current < least:
-		return d.up(RuleMinimum, target, fmt.Sprintf("%s, and min_agents is %d", Count(d.current, "agent"), least))
+		return d.up(api.RuleMinimum, target, fmt.Sprintf("%s, and min_agents is %d", api.Count(d.current, "agent"),
+			least))
 	case d.current < target:
-		return d.up(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", Count(d.current, "agent"), target))
+		return d.up(api.RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", api.Count(d.current, "agent"),
+			target))
 	case d.current > most:
-		return d.down(RuleMaximum, most, fmt.Sprintf("%s, and max_agents is %d", Count(d.current, "agent"), most))
-	case d.current > target && (d.policy.Mode == ScalingManual || d.Scaling != nil && d.Scaling.ByHand):
-		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", Count(d.current, "agent"), target))
+		return d.down(api.RuleMaximum, most, fmt.Sprintf("%s, and max_agents is %d", api.Count(d.current, "agent"),
+			most))
+	case d.current > target && (d.policy.Mode == api.ScalingManual || d.Scaling != nil && d.Scaling.ByHand):
+		return d.down(api.RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", api.Count(d.current, "agent"),
+			target))
 	}
 	if decision := d.rollOut(); decision.Rule != "" {
 		return decision
@@ -139,15 +145,15 @@ func (d *scaler) decide() ScalingDecision {
 	}
 	gone, ill := d.toRetire()
 	if len(gone) > 0 {
-		return ScalingDecision{Change: ScaleDown, Count: len(gone), Agents: gone, Rule: RuleRetire,
+		return ScalingDecision{Change: api.ScaleDown, Count: len(gone), Agents: gone, Rule: api.RuleRetire,
 			Reason: strings.Join(gone, ", ") + ": lost, left behind by a stop that was not finished, or" + tooLong}
 	}
 	if len(ill) > 0 {
-		rule := RuleRestart
-		if d.Config.SelfHealing.RecoverBy == RecoverByReassign {
-			rule = RuleReassign
+		rule := api.RuleRestart
+		if d.Config.SelfHealing.RecoverBy == api.RecoverByReassign {
+			rule = api.RuleReassign
 		}
-		return ScalingDecision{Change: ScaleDown, Count: len(ill), Agents: ill, Rule: rule,
+		return ScalingDecision{Change: api.ScaleDown, Count: len(ill), Agents: ill, Rule: rule,
 			Target: max(1, least, target-len(ill)), Reason: strings.Join(ill, ", ") + ":" + tooLong}
 	}
 	return decision
@@ -156,8 +162,8 @@ func (d *scaler) decide() ScalingDecision {
 // byRules decides by queue, load and idleness.
 func (d *scaler) byRules() ScalingDecision {
 	switch {
-	case d.policy.Mode == ScalingManual:
-		return ScalingDecision{Reason: fmt.Sprintf("%s, as many as are wanted", Count(d.current, "agent"))}
+	case d.policy.Mode == api.ScalingManual:
+		return ScalingDecision{Reason: fmt.Sprintf("%s, as many as are wanted", api.Count(d.current, "agent"))}
 	case d.facts == nil:
 		return ScalingDecision{Reason: "enough agents; queue and load were not looked at"}
 	}
@@ -168,12 +174,12 @@ func (d *scaler) byRules() ScalingDecision {
 	depth, what := d.depth(d.current)
 	switch {
 	case depth > int64(*up.QueueThreshold):
-		return d.grow(RuleQueue, fmt.Sprintf("%s, more than %d", what, *up.QueueThreshold))
+		return d.grow(api.RuleQueue, fmt.Sprintf("%s, more than %d", what, *up.QueueThreshold))
 	case d.needsFirst(depth, d.current):
-		return d.grow(RuleQueue, what+", and there is no agent")
+		return d.grow(api.RuleQueue, what+", and there is no agent")
 	}
 	if cpu, busy := d.cpu(nil); busy && cpu > up.CPUThreshold {
-		return d.grow(RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%",
+		return d.grow(api.RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%",
 			cpu, up.CPUThreshold))
 	}
 	return d.shrink(depth, what)
@@ -184,7 +190,7 @@ func (d *scaler) needsFirst(depth int64, agents int) bool { return agents == 0 &
 
 // depth is the number that queue thresholds are compared with, for so many agents.
 func (d *scaler) depth(count int) (int64, string) {
-	if d.policy.QueueMeasure == QueuePerAgent {
+	if d.policy.QueueMeasure == api.QueuePerAgent {
 		each := int64(max(1, count))
 		depth := (d.facts.Queue + each - 1) / each
 		return depth, waiting(depth) + " for each agent"
@@ -225,8 +231,8 @@ func (d *scaler) activity(agent string) *AgentActivity {
 }
 
 // grow starts agents by a rule.
-func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
-	if d.Config.ReplicationMode == ActivePassive && d.current > 0 {
+func (d *scaler) grow(rule api.ScalingRule, why string) ScalingDecision {
+	if d.Config.ReplicationMode == api.ActivePassive && d.current > 0 {
 		return ScalingDecision{Rule: rule, Blocked: true,
 			Reason: why + "; but only the leader takes tasks, and more agents would be standbys"}
 	}
@@ -243,7 +249,7 @@ func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
 }
 
 // up starts the missing agents, unless starting is blocked.
-func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
+func (d *scaler) up(rule api.ScalingRule, target int, why string) ScalingDecision {
 	if b := d.blocked(); b != nil {
 		return ScalingDecision{Rule: rule, Blocked: true, NextAt: b.NextAt, Reason: why + "; blocked: " + b.Reason}
 	}
@@ -256,11 +262,11 @@ func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
 		}
 		count = room
 	}
-	return ScalingDecision{Change: ScaleUp, Count: count, Target: target, Rule: rule, Reason: why}
+	return ScalingDecision{Change: api.ScaleUp, Count: count, Target: target, Rule: rule, Reason: why}
 }
 
 // blocked returns why agents cannot be started yet; nil when they can.
-func (d *scaler) blocked() *Blocked {
+func (d *scaler) blocked() *api.ScalingBlocked {
 	if d.Scaling != nil && d.Scaling.Blocked != nil && d.now.Before(d.Scaling.Blocked.NextAt) {
 		return d.Scaling.Blocked
 	}
@@ -271,7 +277,7 @@ func (d *scaler) blocked() *Blocked {
 func (d *scaler) room() int {
 	places := d.Config.MaxAgents - d.starts
 	for i := range d.Members {
-		if d.Members[i].Status != AgentOffline {
+		if d.Members[i].Status != api.AgentOffline {
 			places--
 		}
 	}
@@ -282,7 +288,7 @@ func waiting(n int64) string {
 	if n == 0 {
 		return "nothing waits"
 	}
-	return Count(n, "task") + Plural(n, " waits", " wait")
+	return api.Count(n, "task") + api.Plural(n, " waits", " wait")
 }
 
 // ScalingLanes returns the lanes that spawned agents could serve. More agents would not help paused lanes, or lanes for
@@ -294,21 +300,21 @@ func ScalingLanes(c *Cluster) []string {
 			lanes = append(lanes, lane)
 		}
 	}
-	if c.Config.ReplicationMode == Sharded {
+	if c.Config.ReplicationMode == api.Sharded {
 		for shard := range c.Config.Shards {
 			add(ShardLane(shard))
 		}
 		return lanes
 	}
 	add(DefaultLane)
-	have := SortedSet(SpawnBy(c, "").Capabilities)
+	have := api.SortedSet(SpawnBy(c, "").Capabilities)
 	for _, set := range c.CapabilitySets {
-		if HasAll(have, set) {
+		if api.HasAll(have, set) {
 			add(CapabilityLane(set))
 		}
 	}
 	for i := range c.Fits {
-		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && spawnsFor(c, fit) {
+		if fit := &c.Fits[i]; api.HasAll(have, fit.Capabilities) && spawnsFor(c, fit) {
 			add(fit.Lane)
 		}
 	}
@@ -342,7 +348,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 		return ScalingDecision{Reason: what + ", neither too many nor few enough"}
 	case d.current <= d.Config.MinAgents:
 		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what,
-			Count(d.current, "agent"), d.Config.MinAgents)}
+			api.Count(d.current, "agent"), d.Config.MinAgents)}
 	}
 	var idle []string
 	var next time.Time
@@ -369,10 +375,10 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 	}
 	why := fmt.Sprintf("%s, and %s had nothing to do for %s", what, strings.Join(idle[:count], ", "), down.IdleTimeout)
 	if ready := d.lastChange().Add(down.Cooldown.Std()); d.now.Before(ready) {
-		return ScalingDecision{Rule: RuleIdle, NextAt: ready, Reason: why + "; the cooldown of scale_down is not over"}
+		return ScalingDecision{Rule: api.RuleIdle, NextAt: ready, Reason: why + "; the cooldown of scale_down is not over"}
 	}
-	return ScalingDecision{Change: ScaleDown, Count: count, Agents: idle[:count:count], Target: d.current - count,
-		Rule: RuleIdle, Reason: why}
+	return ScalingDecision{Change: api.ScaleDown, Count: count, Agents: idle[:count:count], Target: d.current - count,
+		Rule: api.RuleIdle, Reason: why}
 }
 
 // tooFew reports whether, without some agents, the rules would start agents at once.
@@ -424,7 +430,7 @@ func (d *scaler) mayStop(m *Member) bool {
 }
 
 // down stops the surplus, even agents with work: their work is finished first, or moves.
-func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision {
+func (d *scaler) down(rule api.ScalingRule, target int, why string) ScalingDecision {
 	excess := d.current - target
 	if !slices.ContainsFunc(d.serving, d.mayStop) {
 		return ScalingDecision{Rule: rule, Reason: why +
@@ -444,7 +450,7 @@ func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision 
 	for i := range chosen {
 		chosen[i] = candidates[i].AgentID
 	}
-	return ScalingDecision{Change: ScaleDown, Count: count, Agents: chosen, Target: target, Rule: rule, Reason: why}
+	return ScalingDecision{Change: api.ScaleDown, Count: count, Agents: chosen, Target: target, Rule: rule, Reason: why}
 }
 
 // tooLong is why unhealthy agents are stopped or started anew.
@@ -461,11 +467,12 @@ func (d *scaler) toRetire() (gone, ill []string) {
 		}
 		cordon, policy := d.Cordons.Of(m.AgentID), d.Config.SelfHealing.WithDefaults()
 		switch {
-		case m.Status == AgentOffline && (cordon == nil || policy.RecoverBy != RecoverByReplace && d.isIll(m)) &&
+		case m.Status == api.AgentOffline && (cordon == nil || policy.RecoverBy != api.RecoverByReplace &&
+			d.isIll(m)) &&
 			d.now.Sub(m.StatusSince) >= retireAfter:
-		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) &&
+		case m.Status == api.AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) &&
 			d.now.Sub(cordon.Since) >= retireAfter:
-		case d.facts != nil && m.Status == AgentMaintenance && d.isIll(m) && !m.Health.Fit():
+		case d.facts != nil && m.Status == api.AgentMaintenance && d.isIll(m) && !m.Health.Fit():
 			since := cordon.Since
 			if d.Scaling != nil {
 				since = Later(since, d.Scaling.Restarted[m.AgentID])
@@ -474,7 +481,7 @@ func (d *scaler) toRetire() (gone, ill []string) {
 				continue
 			}
 			if by := policy.RecoverBy; !d.isCanary(m) &&
-				(by == RecoverByReassign || by == RecoverByRestart && since.Equal(cordon.Since)) {
+				(by == api.RecoverByReassign || by == api.RecoverByRestart && since.Equal(cordon.Since)) {
 				ill = append(ill, m.AgentID)
 				continue
 			}
@@ -507,11 +514,11 @@ func IsScalingDrain(id string) bool {
 }
 
 // SettleScaling sets the status of an action by its agents'.
-func SettleScaling(r *ScalingRecord) {
+func SettleScaling(r *api.ScalingRecord) {
 	good, why := 0, ""
 	for i := range r.Agents {
 		switch a := &r.Agents[i]; a.Status {
-		case ScaledOnline, ScaledStopped:
+		case api.ScaledOnline, api.ScaledStopped:
 			good++
 		default:
 			why = cmp.Or(why, a.AgentID+": "+a.Error)
@@ -519,11 +526,11 @@ func SettleScaling(r *ScalingRecord) {
 	}
 	switch {
 	case good == len(r.Agents):
-		r.Status = ScalingSucceeded
+		r.Status = api.ScalingSucceeded
 	case good > 0:
-		r.Status = ScalingPartial
+		r.Status = api.ScalingPartial
 	default:
-		r.Status = ScalingFailed
+		r.Status = api.ScalingFailed
 	}
 	r.Error = cmp.Or(r.Error, why)
 }

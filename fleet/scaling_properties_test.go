@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // TestScalingKeepsItsWord drives a cluster through random loads, losses and failures, and checks every decision.
@@ -19,29 +21,29 @@ func TestScalingKeepsItsWord(t *testing.T) {
 		p := &c.Config.Scaling
 		p.ScaleUp.Increment = rapid.IntRange(1, 4).Draw(t, "increment")
 		p.ScaleDown.Decrement = rapid.IntRange(1, 4).Draw(t, "decrement")
-		p.QueueMeasure = rapid.SampledFrom([]QueueMeasure{QueueTotal, QueuePerAgent}).Draw(t, "measure")
+		p.QueueMeasure = rapid.SampledFrom([]api.QueueMeasure{api.QueueTotal, api.QueuePerAgent}).Draw(t, "measure")
 		now := scaleNow
 		var ups, downs []time.Time
 		for range rapid.IntRange(5, 40).Draw(t, "rounds") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 			if len(c.Members) > 0 && rapid.Bool().Draw(t, "lose one") {
 				m := &c.Members[rapid.IntRange(0, len(c.Members)-1).Draw(t, "who")]
-				m.setStatus(AgentOffline, "lost", now)
+				m.setStatus(api.AgentOffline, "lost", now)
 			}
 			facts := randomFacts(t, c, now)
 			before := c.ServingCount()
 			d := DecideScaling(c, facts, now)
 			switch d.Change {
-			case ScaleUp:
+			case api.ScaleUp:
 				require.Positive(t, d.Count)
 				require.LessOrEqual(t, before+d.Count, most, "never more than max")
-				if d.Rule == RuleQueue || d.Rule == RuleCPU {
+				if d.Rule == api.RuleQueue || d.Rule == api.RuleCPU {
 					requireApart(t, ups, now, p.ScaleUp.Cooldown.Std())
 				}
 				ups = append(ups, now)
-			case ScaleDown:
+			case api.ScaleDown:
 				require.Equal(t, d.Count, len(d.Agents))
-				if d.Rule == RuleRetire {
+				if d.Rule == api.RuleRetire {
 					for _, agent := range d.Agents {
 						require.False(t, c.Member(agent).Serving())
 					}
@@ -49,7 +51,7 @@ func TestScalingKeepsItsWord(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, before-d.Count, least, "never fewer than min")
 				requireIdleFirst(t, c, facts, d)
-				if d.Rule == RuleIdle {
+				if d.Rule == api.RuleIdle {
 					requireApart(t, slices.Concat(ups, downs), now, p.ScaleDown.Cooldown.Std())
 				}
 				downs = append(downs, now)
@@ -59,8 +61,8 @@ func TestScalingKeepsItsWord(t *testing.T) {
 			}
 			carryOut(t, c, d, now)
 			calm := DecideScaling(c, facts, now)
-			if calm.Change != ScaleNone && calm.Rule != RuleRetire && calm.Rule != RuleMinimum &&
-				calm.Rule != RuleDesired {
+			if calm.Change != api.ScaleNone && calm.Rule != api.RuleRetire && calm.Rule != api.RuleMinimum &&
+				calm.Rule != api.RuleDesired {
 				t.Fatalf("the same facts lead on: %+v after %+v", calm, d)
 			}
 		}
@@ -108,8 +110,8 @@ func carryOut(t *rapid.T, c *Cluster, d ScalingDecision, now time.Time) {
 	failed := ""
 	for _, agent := range action.Agents {
 		switch {
-		case d.Change == ScaleDown:
-			c.Member(agent).setStatus(AgentOffline, "stopped", now)
+		case d.Change == api.ScaleDown:
+			c.Member(agent).setStatus(api.AgentOffline, "stopped", now)
 			require.True(t, Retire(c, agent))
 		case rapid.IntRange(0, 4).Draw(t, "fails") == 0:
 			failed = "it did not start"

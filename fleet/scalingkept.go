@@ -3,6 +3,8 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // ScalingState is a cluster's state of scaling.
@@ -26,11 +28,11 @@ type ScalingState struct {
 	// Restarted is when agents were last started anew because they stayed unhealthy.
 	Restarted map[string]time.Time `json:"restarted,omitempty"`
 	// Blocked is set while wanted agents could not be started.
-	Blocked *Blocked `json:"blocked,omitempty"`
+	Blocked *api.ScalingBlocked `json:"blocked,omitempty"`
 	// Stuck is set while surplus agents could not be stopped.
-	Stuck *Blocked `json:"stuck,omitempty"`
+	Stuck *api.ScalingBlocked `json:"stuck,omitempty"`
 	// Rollout is the newest replacement of agents because of other settings of spawn.
-	Rollout *Rollout `json:"rollout,omitempty"`
+	Rollout *api.Rollout `json:"rollout,omitempty"`
 	// events are those of rollouts that Changes has not returned yet.
 	Events []Event `json:"-"`
 }
@@ -43,10 +45,10 @@ type ScalingEnds struct {
 
 // ScalingAction is a change of the number of agents that is under way.
 type ScalingAction struct {
-	Number int64       `json:"number"`
-	Change ScaleChange `json:"change"`
-	Agents []string    `json:"agents"`
-	Since  time.Time   `json:"since"`
+	Number int64           `json:"number"`
+	Change api.ScaleChange `json:"change"`
+	Agents []string        `json:"agents"`
+	Since  time.Time       `json:"since"`
 	// Until is when it has certainly ended, even without a report.
 	Until time.Time `json:"until"`
 }
@@ -76,16 +78,16 @@ func ScalingTarget(c *Cluster) int {
 
 // ScalingDecision is a decision about the number of a cluster's agents.
 type ScalingDecision struct {
-	At     time.Time   `json:"at"`
-	Change ScaleChange `json:"change"`
-	Count  int         `json:"count,omitempty"`
+	At     time.Time       `json:"at"`
+	Change api.ScaleChange `json:"change"`
+	Count  int             `json:"count,omitempty"`
 	// Agents are the agents to stop.
 	Agents []string `json:"agents,omitempty"`
 	// Current is the number of agents, with those being started; Target is the number to keep.
-	Current int         `json:"current"`
-	Target  int         `json:"target"`
-	Rule    ScalingRule `json:"rule,omitempty"`
-	Reason  string      `json:"reason"`
+	Current int             `json:"current"`
+	Target  int             `json:"target"`
+	Rule    api.ScalingRule `json:"rule,omitempty"`
+	Reason  string          `json:"reason"`
 	// Blocked: more agents are wanted than can be started now.
 	Blocked bool `json:"blocked,omitempty"`
 	// NextAt is when the reason against acting ends by itself; zero: unknown.

@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // SpawnWait is how long to wait after the nth failure.
-func SpawnWait(b SpawnBackoff, failures int) time.Duration {
-	if b.Strategy == BackoffConstant {
+func SpawnWait(b api.SpawnBackoff, failures int) time.Duration {
+	if b.Strategy == api.BackoffConstant {
 		failures = 1
 	}
 	return Doubled(b.Delay.Std(), failures-1, b.MaxDelay.Std())

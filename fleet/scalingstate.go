@@ -3,6 +3,8 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // scalingMargin is how much longer than its timeouts an action may take before it counts as ended.
@@ -15,7 +17,7 @@ func BeginScaling(c *Cluster, d ScalingDecision, created, now time.Time) Scaling
 	s.Last, s.Target = &d, new(d.Target)
 	action := ScalingAction{Number: s.Actions, Change: d.Change, Agents: d.Agents, Since: now}
 	spawn := SpawnBy(c, d.Rule)
-	if d.Change == ScaleUp {
+	if d.Change == api.ScaleUp {
 		for n := range d.Count {
 			action.Agents = append(action.Agents, SpawnID(c.Config.Name, created, s.Actions, n))
 		}
@@ -24,11 +26,11 @@ func BeginScaling(c *Cluster, d ScalingDecision, created, now time.Time) Scaling
 		s.LastUp = now
 	} else {
 		action.Until = now.Add(spawn.DrainTimeout.Std() + scalingMargin)
-		if !d.Rule.Retires() && d.Rule != RuleRollout {
+		if !d.Rule.Retires() && d.Rule != api.RuleRollout {
 			s.LastDown = now
 		}
 	}
-	if d.Rule == RuleRestart {
+	if d.Rule == api.RuleRestart {
 		action.Until = action.Until.Add(spawn.JoinTimeout.Std())
 		for _, agent := range d.Agents {
 			if s.Restarted == nil {
@@ -37,7 +39,7 @@ func BeginScaling(c *Cluster, d ScalingDecision, created, now time.Time) Scaling
 			s.Restarted[agent] = now
 		}
 	}
-	if d.Rule == RuleQueue || d.Rule == RuleCPU || d.Rule == RuleIdle {
+	if d.Rule == api.RuleQueue || d.Rule == api.RuleCPU || d.Rule == api.RuleIdle {
 		s.ByHand = false
 	}
 	s.Active = append(s.Active, action)
@@ -59,7 +61,7 @@ func EndScaling(c *Cluster, r ScalingResult, now time.Time) bool {
 	if i < 0 {
 		return false
 	}
-	up, agents := s.Active[i].Change == ScaleUp, s.Active[i].Agents
+	up, agents := s.Active[i].Change == api.ScaleUp, s.Active[i].Agents
 	s.Active = slices.Delete(s.Active, i, i+1)
 	blocked, ends := &s.Stuck, &s.Downs
 	if up {
@@ -75,7 +77,7 @@ func EndScaling(c *Cluster, r ScalingResult, now time.Time) bool {
 	}
 	ends.Failed++
 	if *blocked == nil {
-		*blocked = &Blocked{Since: now}
+		*blocked = &api.ScalingBlocked{Since: now}
 	}
 	b := *blocked
 	b.Reason = r.Failed
@@ -105,7 +107,7 @@ func ScaleTo(c *Cluster, target int) {
 }
 
 // Reconfigure applies a new configuration with its defaults. A new desired number becomes the target.
-func Reconfigure(c *Cluster, next ClusterConfig) {
+func Reconfigure(c *Cluster, next api.ClusterConfig) {
 	before := c.Config
 	c.Config = next
 	switch {

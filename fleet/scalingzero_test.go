@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // A cluster that may have no agent keeps none while nothing is to be done, and starts one as soon as something waits.
 func TestScalingStaysAtZero(t *testing.T) {
 	t.Parallel()
-	c := &Cluster{Config: ClusterConfig{Name: "c", DesiredAgents: 2, MaxAgents: 5,
-		Scaling: ScalingPolicy{Mode: ScalingAuto}}.WithDefaults()}
+	c := &Cluster{Config: api.ClusterConfig{Name: "c", DesiredAgents: 2, MaxAgents: 5,
+		Scaling: api.ScalingPolicy{Mode: api.ScalingAuto}}.WithDefaults()}
 	now, idleSince := scaleNow, map[string]time.Time{}
 	starts, stops := 0, 0
 	look := func(queue int64) {
@@ -21,17 +23,17 @@ func TestScalingStaysAtZero(t *testing.T) {
 			facts.Agents = append(facts.Agents, AgentActivity{AgentID: id, IdleSince: idleSince[id]})
 		}
 		d := DecideScaling(c, facts, now)
-		if d.Change == ScaleNone {
+		if d.Change == api.ScaleNone {
 			return
 		}
 		a := BeginScaling(c, d, scaleNow, now)
 		for _, id := range a.Agents {
-			if d.Change == ScaleUp {
+			if d.Change == api.ScaleUp {
 				c.addSpawned(id)
 				idleSince[id] = now
 				starts++
 			} else {
-				c.Member(id).Status = AgentOffline
+				c.Member(id).Status = api.AgentOffline
 				require.True(t, Retire(c, id))
 				stops++
 			}
@@ -44,7 +46,7 @@ func TestScalingStaysAtZero(t *testing.T) {
 	require.Equal(t, []int{2, 2}, []int{starts, stops})
 	require.Empty(t, c.Members)
 	require.Zero(t, c.Wanted())
-	require.Equal(t, ClusterHealthy, c.Status())
+	require.Equal(t, api.ClusterHealthy, c.Status())
 
 	look(1)
 	require.Equal(t, 3, starts)
@@ -58,18 +60,18 @@ func TestScalingStaysAtZero(t *testing.T) {
 // A person's zero is a number too.
 func TestScaledToZeroByHand(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []ScalingMode{ScalingManual, ScalingAuto} {
+	for _, mode := range []api.ScalingMode{api.ScalingManual, api.ScalingAuto} {
 		c := scaledCluster(1, 0, 5)
 		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 2
 		ScaleTo(c, 0)
 		d := DecideScaling(c, c.idle(0, 0), scaleNow)
-		require.Equal(t, ScaleDown, d.Change, mode)
+		require.Equal(t, api.ScaleDown, d.Change, mode)
 		require.Equal(t, "1 agent, and 0 are wanted", d.Reason)
 
 		c = scaledCluster(1, 0, 5)
 		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 1
 		BeginScaling(c, TerminateOne(c, "a-00", "ann", "", scaleNow), scaleNow, scaleNow)
-		require.Equal(t, ScaleNone, DecideScaling(c, c.idle(0, 0), scaleNow).Change, "no other is started")
+		require.Equal(t, api.ScaleNone, DecideScaling(c, c.idle(0, 0), scaleNow).Change, "no other is started")
 	}
 }
 
@@ -77,7 +79,7 @@ func TestScaledToZeroByHand(t *testing.T) {
 func TestScalingLanesWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(0, 0, 5)
-	c.Fits = []Fit{{Lane: "lane/c/fit", LaneNeeds: LaneNeeds{Place: Demand{Resources: Amounts{CPU: "100"}}}}}
+	c.Fits = []Fit{{Lane: "lane/c/fit", LaneNeeds: api.LaneNeeds{Place: api.Demand{Resources: api.Amounts{CPU: "100"}}}}}
 	require.Equal(t, []string{DefaultLane, "lane/c/fit"}, ScalingLanes(c))
 	c.addSpawned("a")
 	require.Equal(t, []string{DefaultLane}, ScalingLanes(c))

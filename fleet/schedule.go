@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/bits"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Bounds and defaults of schedules.
@@ -16,7 +18,7 @@ const (
 
 // StartsAMinute is how often a schedule starts something at most. Of cron it is that of an hour that it names. One that
 // only another tool could make counts as one each minute.
-func StartsAMinute(cron string, interval Duration) float64 {
+func StartsAMinute(cron string, interval api.Duration) float64 {
 	if interval > 0 {
 		return float64(time.Minute) / float64(interval)
 	}
@@ -29,7 +31,7 @@ func StartsAMinute(cron string, interval Duration) float64 {
 
 // CatchupWindow is how late a schedule that does not say so makes what was due while Mainstay was down: so that few are
 // made at once then, it is short for those that start something often.
-func CatchupWindow(cron string, interval Duration) time.Duration {
+func CatchupWindow(cron string, interval api.Duration) time.Duration {
 	window := catchupStarts * float64(time.Minute) / StartsAMinute(cron, interval)
 	return min(max(time.Duration(window), leastCatchupWindow), mostCatchupWindow)
 }
@@ -39,13 +41,13 @@ type SchedulePlan struct {
 	Cron     string
 	TimeZone string // an IANA name; empty: UTC
 	// Interval is counted from 1970-01-01 UTC plus Offset, so it does not drift: see Phase.
-	Interval Duration `json:"interval" least:"1s" most:"8784h"`
-	Offset   Duration `json:"offset" least:"0s" most:"8784h"`
-	Overlap  Overlap
+	Interval api.Duration `json:"interval" least:"1s" most:"8784h"`
+	Offset   api.Duration `json:"offset" least:"0s" most:"8784h"`
+	Overlap  api.Overlap
 	// CatchupWindow of zero is that of the function of this name.
-	CatchupWindow Duration `json:"catchup_window" least:"10s" most:"8784h"`
+	CatchupWindow api.Duration `json:"catchup_window" least:"10s" most:"8784h"`
 	// Jitter delays each task by up to this much.
-	Jitter  Duration `json:"jitter" least:"0s" most:"24h"`
+	Jitter  api.Duration `json:"jitter" least:"0s" most:"24h"`
 	StartAt time.Time
 	EndAt   time.Time
 }
@@ -54,50 +56,50 @@ type SchedulePlan struct {
 func (p *SchedulePlan) Validate(now time.Time) error {
 	switch {
 	case p.Cron == "" && p.Interval == 0:
-		return WrongField("cron", "must be given, or interval: one of them says when a task is made")
+		return api.WrongField("cron", "must be given, or interval: one of them says when a task is made")
 	case p.Cron != "" && p.Interval != 0:
-		return WrongField("interval", "must be left out when there is cron")
+		return api.WrongField("interval", "must be left out when there is cron")
 	case p.Cron != "":
 		if _, err := ParseCron(p.Cron); err != nil {
-			return &FieldError{"cron", err}
+			return &api.FieldError{Field: "cron", Err: err}
 		}
 		if _, err := LoadZone(p.TimeZone); err != nil {
-			return &FieldError{"time_zone", err}
+			return &api.FieldError{Field: "time_zone", Err: err}
 		}
 		if p.Offset != 0 {
-			return WrongField("offset", "belongs to interval; cron names its times")
+			return api.WrongField("offset", "belongs to interval; cron names its times")
 		}
 	case p.TimeZone != "":
-		return WrongField("time_zone", "belongs to cron; an interval needs none")
+		return api.WrongField("time_zone", "belongs to cron; an interval needs none")
 	case p.Offset < 0 || p.Offset >= p.Interval && p.Offset != 0:
-		return WrongField("offset", "must be at least 0s and less than interval")
+		return api.WrongField("offset", "must be at least 0s and less than interval")
 	}
-	if err := cmp.Or(ValidateTime("start_at", p.StartAt), ValidateTime("end_at", p.EndAt),
-		Within("", p)); err != nil {
+	if err := cmp.Or(api.ValidateTime("start_at", p.StartAt), api.ValidateTime("end_at", p.EndAt),
+		api.Within("", p)); err != nil {
 		return err
 	}
 	switch {
 	case p.Interval.Std()%time.Second != 0:
-		return WrongField("interval", "must be whole seconds")
+		return api.WrongField("interval", "must be whole seconds")
 	case p.Offset.Std()%time.Second != 0:
-		return WrongField("offset", "must be whole seconds")
+		return api.WrongField("offset", "must be whole seconds")
 	}
 	switch p.Overlap {
-	case "", OverlapSkip, OverlapBufferOne, OverlapAllowAll, OverlapCancelOther:
+	case "", api.OverlapSkip, api.OverlapBufferOne, api.OverlapAllowAll, api.OverlapCancelOther:
 	default:
-		return WrongField("overlap", "must be skip, buffer_one, allow_all or cancel_other")
+		return api.WrongField("overlap", "must be skip, buffer_one, allow_all or cancel_other")
 	}
 	if year := p.StartAt.UTC().Year(); !p.StartAt.IsZero() && (year < 1970 || year >= LastScheduleYear) {
-		return WrongField("start_at", "must be of the years 1970 to %d", LastScheduleYear-1)
+		return api.WrongField("start_at", "must be of the years 1970 to %d", LastScheduleYear-1)
 	}
 	switch {
 	case p.EndAt.IsZero() && len(p.Next(now, 1)) == 0:
-		return WrongField("cron", "has no time until the year %d", LastScheduleYear)
+		return api.WrongField("cron", "has no time until the year %d", LastScheduleYear)
 	case p.EndAt.IsZero():
 	case !p.EndAt.After(now):
-		return WrongField("end_at", "must lie ahead")
+		return api.WrongField("end_at", "must lie ahead")
 	case !p.EndAt.After(p.StartAt):
-		return WrongField("end_at", "must be after start_at")
+		return api.WrongField("end_at", "must be after start_at")
 	}
 	return nil
 }

@@ -8,20 +8,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func TestSchedulePlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	d := func(d time.Duration) fleet.Duration { return fleet.Duration(d) }
+	d := func(d time.Duration) api.Duration { return api.Duration(d) }
 	for name, c := range map[string]struct {
 		plan  fleet.SchedulePlan
 		field string
 	}{
 		"cron": {fleet.SchedulePlan{Cron: "0 3 * * *", TimeZone: "Europe/Berlin",
 			Jitter: d(time.Minute), EndAt: now.Add(1)}, ""},
-		"interval": {fleet.SchedulePlan{Interval: d(time.Second), Overlap: fleet.OverlapCancelOther,
+		"interval": {fleet.SchedulePlan{Interval: d(time.Second), Overlap: api.OverlapCancelOther,
 			CatchupWindow: d(10 * time.Second)}, ""},
 		"interval with offset": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(59 * time.Minute),
 			StartAt: now.Add(-time.Hour)}, ""},
@@ -60,7 +61,7 @@ func TestSchedulePlan(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			var wrong *fleet.FieldError
+			var wrong *api.FieldError
 			require.True(t, errors.As(err, &wrong), "%v", err)
 			require.Equal(t, c.field, wrong.Field, "%v", err)
 			require.NotContains(t, err.Error(), "explode")
@@ -71,7 +72,7 @@ func TestSchedulePlan(t *testing.T) {
 func TestNextTimesOfSchedules(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 34, 56, 7, time.UTC)
-	d := func(d time.Duration) fleet.Duration { return fleet.Duration(d) }
+	d := func(d time.Duration) api.Duration { return api.Duration(d) }
 	for name, c := range map[string]struct {
 		plan fleet.SchedulePlan
 		want string
@@ -122,48 +123,48 @@ func TestStartsAndCatchUpOfSchedules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.InDelta(t, c.starts, fleet.StartsAMinute(c.cron, fleet.Duration(c.interval)), 1e-9)
-			require.InDelta(t, c.catchUp, fleet.CatchupWindow(c.cron, fleet.Duration(c.interval)), 10)
+			require.InDelta(t, c.starts, fleet.StartsAMinute(c.cron, api.Duration(c.interval)), 1e-9)
+			require.InDelta(t, c.catchUp, fleet.CatchupWindow(c.cron, api.Duration(c.interval)), 10)
 		})
 	}
 }
 
 func TestScheduleNames(t *testing.T) {
 	t.Parallel()
-	longest := strings.Repeat("n", fleet.MaxScheduleName)
-	require.NoError(t, fleet.ValidateScheduleName(longest))
-	require.True(t, fleet.IsTaskID(longest+"@20261121t030000z"), "the ids of its tasks fit")
-	require.ErrorIs(t, fleet.ValidateScheduleName(longest+"n"), fleet.ErrInvalidID)
-	require.ErrorIs(t, fleet.ValidateScheduleName("Nightly"), fleet.ErrInvalidID)
+	longest := strings.Repeat("n", api.MaxScheduleName)
+	require.NoError(t, api.ValidateScheduleName(longest))
+	require.True(t, api.IsTaskID(longest+"@20261121t030000z"), "the ids of its tasks fit")
+	require.ErrorIs(t, api.ValidateScheduleName(longest+"n"), api.ErrInvalidID)
+	require.ErrorIs(t, api.ValidateScheduleName("Nightly"), api.ErrInvalidID)
 }
 
 func TestBulkValidate(t *testing.T) {
 	t.Parallel()
-	render := fleet.TaskFilter{Type: "render"}
+	render := api.TaskFilter{Type: "render"}
 	for name, c := range map[string]struct {
 		bulk  fleet.Bulk
 		field string
 	}{
-		"by filter": {fleet.Bulk{Action: fleet.BulkCancel, Filter: render}, ""},
-		"by ids":    {fleet.Bulk{Action: fleet.BulkRetry, IDs: []string{"t-1"}}, ""},
-		"all":       {fleet.Bulk{Action: fleet.BulkDiscard, All: true}, ""},
-		"review": {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: fleet.ReviewRerun},
+		"by filter": {fleet.Bulk{Action: api.BulkCancel, Filter: render}, ""},
+		"by ids":    {fleet.Bulk{Action: api.BulkRetry, IDs: []string{"t-1"}}, ""},
+		"all":       {fleet.Bulk{Action: api.BulkDiscard, All: true}, ""},
+		"review": {fleet.Bulk{Action: api.BulkReview, Filter: render, Decision: api.ReviewRerun},
 			""},
-		"priority":         {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 5}, ""},
-		"nothing selected": {fleet.Bulk{Action: fleet.BulkCancel}, "filter"},
-		"id that is none":  {fleet.Bulk{Action: fleet.BulkCancel, IDs: []string{"No"}}, "filter.ids"},
-		"too many ids": {fleet.Bulk{Action: fleet.BulkCancel, IDs: make([]string, fleet.MaxBulkIDs+1)},
+		"priority":         {fleet.Bulk{Action: api.BulkPriority, Filter: render, Priority: 5}, ""},
+		"nothing selected": {fleet.Bulk{Action: api.BulkCancel}, "filter"},
+		"id that is none":  {fleet.Bulk{Action: api.BulkCancel, IDs: []string{"No"}}, "filter.ids"},
+		"too many ids": {fleet.Bulk{Action: api.BulkCancel, IDs: make([]string, fleet.MaxBulkIDs+1)},
 			"filter.ids"},
 		"unknown action": {fleet.Bulk{Action: "explode", Filter: render}, "action"},
-		"status it is not for": {fleet.Bulk{Action: fleet.BulkDiscard,
-			Filter: fleet.TaskFilter{Status: fleet.TaskReview}}, "filter.status"},
-		"unknown decision": {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: "explode"},
+		"status it is not for": {fleet.Bulk{Action: api.BulkDiscard,
+			Filter: api.TaskFilter{Status: api.TaskReview}}, "filter.status"},
+		"unknown decision": {fleet.Bulk{Action: api.BulkReview, Filter: render, Decision: "explode"},
 			"decision"},
-		"priority out of range": {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 6}, "priority"},
-		"a year that JSON cannot hold": {fleet.Bulk{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{
+		"priority out of range": {fleet.Bulk{Action: api.BulkPriority, Filter: render, Priority: 6}, "priority"},
+		"a year that JSON cannot hold": {fleet.Bulk{Action: api.BulkCancel, Filter: api.TaskFilter{
 			SubmittedAfter: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 14*3600))}}, "filter.submitted_after"},
-		"label without a name": {fleet.Bulk{Action: fleet.BulkCancel,
-			Filter: fleet.TaskFilter{Labels: map[string]string{"": "x"}}}, "filter.labels"},
+		"label without a name": {fleet.Bulk{Action: api.BulkCancel,
+			Filter: api.TaskFilter{Labels: map[string]string{"": "x"}}}, "filter.labels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,7 +173,7 @@ func TestBulkValidate(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			var wrong *fleet.FieldError
+			var wrong *api.FieldError
 			require.True(t, errors.As(err, &wrong), "%v", err)
 			require.Equal(t, c.field, wrong.Field, "%v", err)
 		})

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"slices"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // ServersOf returns the members that serve a lane when it is not paused: those that may take its tasks when they have a
@@ -9,7 +11,7 @@ import (
 func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
 	var servers []*Member
 	for i := range c.Members {
-		if m := &c.Members[i]; m.Serving() && c.serves(m, lane) && HasAll(m.Capabilities, capabilities) {
+		if m := &c.Members[i]; m.Serving() && c.serves(m, lane) && api.HasAll(m.Capabilities, capabilities) {
 			servers = append(servers, m)
 		}
 	}
@@ -24,14 +26,14 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 		return m.AgentID == agent
 	}
 	if shard, ok := ShardOfLane(lane); ok {
-		return c.Config.ReplicationMode == Sharded && shard < len(c.Shards) &&
+		return c.Config.ReplicationMode == api.Sharded && shard < len(c.Shards) &&
 			c.Shards[shard].Owner == m.AgentID && c.holds(m.AgentID, c.Shards[shard].Epoch)
 	}
 	switch c.Config.ReplicationMode {
-	case Sharded:
+	case api.Sharded:
 		return false
-	case ActivePassive:
-		return c.RoleOf(m.AgentID) == RoleLeader
+	case api.ActivePassive:
+		return c.RoleOf(m.AgentID) == api.RoleLeader
 	}
 	return lane != DefaultLane || TypesOf(&m.AgentProfile).Covers(c.ServingTypes)
 }
@@ -40,7 +42,7 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 func (c *Cluster) Lanes(pinned []string) []string {
 	var lanes []string
 	add := func(lane string) { lanes = append(lanes, lane) }
-	if c.Config.ReplicationMode == Sharded {
+	if c.Config.ReplicationMode == api.Sharded {
 		for shard := range c.Config.Shards {
 			add(ShardLane(shard))
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // ShardOwner is the owner of one shard.
@@ -28,8 +30,8 @@ type Shards []ShardOwner
 // many, and leaves them without an owner until the old lease has run out. Call it again at waitUntil, which is zero
 // when nothing waits. A suspect member keeps its shards and gets none, so a closed connection moves no shard. roleLease
 // is the longest that an owner may go on after now, counting renewals by a hub without the change.
-func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []ShardMove, waitUntil time.Time) {
-	if c.Config.ReplicationMode != Sharded {
+func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []api.ShardMove, waitUntil time.Time) {
+	if c.Config.ReplicationMode != api.Sharded {
 		return nil, time.Time{}
 	}
 	for len(c.Shards) < c.Config.WithDefaults().Shards {
@@ -48,7 +50,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 				q.owned++
 				c.Member(q.agentID).Relieved = false
 				c.LastEpoch++
-				moves = append(moves, ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
+				moves = append(moves, api.ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
 				*s = ShardOwner{Owner: q.agentID, Epoch: c.LastEpoch,
 					Handovers: handedOver(s.Handovers, s.From, q.agentID)}
 			}
@@ -59,7 +61,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 
 // releaseShards takes all shards from agents that no longer hold them, and from online members with more than their
 // quota as many as other online members lack beyond the free ones.
-func (c *Cluster) releaseShards(freeAt time.Time) (moves []ShardMove) {
+func (c *Cluster) releaseShards(freeAt time.Time) (moves []api.ShardMove) {
 	unowned := 0
 	for i := range c.Shards {
 		s := &c.Shards[i]
@@ -114,8 +116,8 @@ func (c *Cluster) ShardsOf(agentID string) []int {
 	return owned
 }
 
-func (s *ShardOwner) release(shard int, freeAt time.Time) ShardMove {
-	ended := ShardMove{Shard: shard, From: s.Owner, Epoch: s.Epoch}
+func (s *ShardOwner) release(shard int, freeAt time.Time) api.ShardMove {
+	ended := api.ShardMove{Shard: shard, From: s.Owner, Epoch: s.Epoch}
 	*s = ShardOwner{From: s.Owner, Epoch: s.Epoch, FreeAt: freeAt, Handovers: s.Handovers}
 	return ended
 }

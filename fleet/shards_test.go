@@ -8,11 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // settle assigns shards until nothing waits and returns the moves and when that was.
-func settle(t require.TestingT, c *Cluster, now time.Time) ([]ShardMove, time.Time) {
-	var all []ShardMove
+func settle(t require.TestingT, c *Cluster, now time.Time) ([]api.ShardMove, time.Time) {
+	var all []api.ShardMove
 	for range 10 {
 		moves, wait := c.AssignShards(roleLease, now)
 		all = append(all, moves...)
@@ -27,8 +29,8 @@ func settle(t require.TestingT, c *Cluster, now time.Time) ([]ShardMove, time.Ti
 }
 
 // taken returns the moves that took a shard from an owner.
-func taken(moves []ShardMove) []ShardMove {
-	return slices.DeleteFunc(slices.Clone(moves), func(m ShardMove) bool { return m.To != "" })
+func taken(moves []api.ShardMove) []api.ShardMove {
+	return slices.DeleteFunc(slices.Clone(moves), func(m api.ShardMove) bool { return m.To != "" })
 }
 
 func counts(c *Cluster) map[string]int {
@@ -55,41 +57,41 @@ func TestAssignShards(t *testing.T) {
 		{"a join moves the least", []string{"a", "b", "c"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "d", Instance: "1"}, "h", noon)
 		}, 4, map[string]int{"a": 4, "b": 4, "c": 4, "d": 4}},
-		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentOffline) },
+		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", api.AgentOffline) },
 			5, map[string]int{"a": 8, "c": 8}},
-		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentMaintenance) }, 8,
+		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", api.AgentMaintenance) }, 8,
 			map[string]int{"a": 16}},
-		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentDraining) }, 8,
+		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", api.AgentDraining) }, 8,
 			map[string]int{"a": 16}},
-		{"all lost", []string{"a", "b"}, func(c *Cluster) { c.become("a", AgentOffline); c.become("b", AgentOffline) },
+		{"all lost", []string{"a", "b"}, func(c *Cluster) { c.become("a", api.AgentOffline); c.become("b", api.AgentOffline) },
 			16, map[string]int{"": 16}},
-		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentSuspect) }, 0,
+		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", api.AgentSuspect) }, 0,
 			map[string]int{"a": 6, "b": 5, "c": 5}},
 		{"a suspect gets nothing", []string{"a", "b", "c"}, func(c *Cluster) {
-			c.become("b", AgentSuspect)
-			c.become("c", AgentOffline)
+			c.become("b", api.AgentSuspect)
+			c.become("c", api.AgentOffline)
 		}, 5, map[string]int{"a": 11, "b": 5}},
 		{"a join beside a suspect takes only what it needs in the end", []string{"a", "b"}, func(c *Cluster) {
-			c.become("b", AgentSuspect)
+			c.become("b", api.AgentSuspect)
 			c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
 		}, 2, map[string]int{"a": 6, "b": 8, "c": 2}},
 		{"nothing is taken for a suspect", []string{"a"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "b", Instance: "1"}, "h", noon)
-			c.become("b", AgentSuspect)
+			c.become("b", api.AgentSuspect)
 			c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
 		}, 5, map[string]int{"a": 11, "c": 5}},
 		{"another process does not inherit", []string{"a", "b"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "b", Instance: "2"}, "h", noon)
 		}, 8, map[string]int{"a": 8, "b": 8}},
 		{"re-attached keeps its own", []string{"a", "b"}, func(c *Cluster) {
-			c.become("b", AgentOffline)
+			c.become("b", api.AgentOffline)
 			c.Join(Join{AgentID: "b", Instance: "1"}, "h2", noon)
 		}, 0, map[string]int{"a": 8, "b": 8}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := clusterOf(Sharded, tt.agents...)
+			c := clusterOf(api.Sharded, tt.agents...)
 			_, now := settle(t, c, noon)
 			require.Equal(t, noon, now, "the first owners wait for nobody")
 			if tt.change != nil {
@@ -110,7 +112,7 @@ func TestAssignShards(t *testing.T) {
 
 func TestAssignShardsOnlyWhenSharded(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActiveActive, "a")
+	c := clusterOf(api.ActiveActive, "a")
 	moves, wait := c.AssignShards(roleLease, noon)
 	require.Empty(t, moves)
 	require.Zero(t, wait)
@@ -120,14 +122,14 @@ func TestAssignShardsOnlyWhenSharded(t *testing.T) {
 // A shard on its way has no owner until the old one's lease has run out, then exactly one under a new epoch.
 func TestShardHandover(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(Sharded, "a")
+	c := clusterOf(api.Sharded, "a")
 	c.Config.Shards = 2
 	first, _ := c.AssignShards(roleLease, noon)
-	require.Equal(t, []ShardMove{{Shard: 0, To: "a", Epoch: 2}, {Shard: 1, To: "a", Epoch: 3}}, first)
+	require.Equal(t, []api.ShardMove{{Shard: 0, To: "a", Epoch: 2}, {Shard: 1, To: "a", Epoch: 3}}, first)
 
 	c.Join(Join{AgentID: "b", Instance: "1"}, "h", noon)
 	released, wait := c.AssignShards(roleLease, noon)
-	require.Equal(t, []ShardMove{{Shard: 1, From: "a", Epoch: 3}}, released)
+	require.Equal(t, []api.ShardMove{{Shard: 1, From: "a", Epoch: 3}}, released)
 	require.Equal(t, noon.Add(roleLease), wait)
 	require.Equal(t, []int{0}, c.ShardsOf("a"))
 	require.Empty(t, c.ShardsOf("b"))
@@ -137,7 +139,7 @@ func TestShardHandover(t *testing.T) {
 	require.Equal(t, wait, again)
 
 	given, again := c.AssignShards(roleLease, wait)
-	require.Equal(t, []ShardMove{{Shard: 1, From: "a", To: "b", Epoch: 5}}, given)
+	require.Equal(t, []api.ShardMove{{Shard: 1, From: "a", To: "b", Epoch: 5}}, given)
 	require.Zero(t, again)
 	require.Equal(t, ShardOwner{Owner: "b", Epoch: 5, Handovers: 1}, c.Shards[1])
 	require.Zero(t, c.Shards[0].Handovers, "its first owner is no handover")
@@ -146,7 +148,7 @@ func TestShardHandover(t *testing.T) {
 
 func TestShardsAreVacated(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(Sharded, "a", "b")
+	c := clusterOf(api.Sharded, "a", "b")
 	c.Config.Shards = 4
 	settle(t, c, noon)
 	mine := c.ShardsOf("b")
@@ -154,7 +156,7 @@ func TestShardsAreVacated(t *testing.T) {
 	require.Empty(t, c.Shards.Vacate("z", 0, noon))
 	require.Empty(t, c.Shards.Vacate("", 0, noon))
 
-	c.become("b", AgentOffline)
+	c.become("b", api.AgentOffline)
 	require.Empty(t, c.ShardsOf("b"), "whoever is offline may serve nothing")
 	require.Equal(t, mine, c.Shards.Vacate("b", time.Second, noon))
 	require.Empty(t, c.Shards.Vacate("b", time.Hour, noon), "once")
@@ -180,12 +182,12 @@ func TestShardsAreVacated(t *testing.T) {
 // only suspect.
 func TestShardsWaitEachForItsLease(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(Sharded, "a", "b", "c", "d")
+	c := clusterOf(api.Sharded, "a", "b", "c", "d")
 	c.Config.Shards = 8
 	settle(t, c, noon)
-	c.become("b", AgentSuspect)
-	c.become("c", AgentOffline)
-	c.become("d", AgentOffline)
+	c.become("b", api.AgentSuspect)
+	c.become("c", api.AgentOffline)
+	c.become("d", api.AgentOffline)
 	c.Shards.Vacate("c", 3*time.Second, noon)
 	c.Shards.Vacate("d", time.Second, noon)
 	for _, second := range []time.Duration{1, 3} {
@@ -198,7 +200,7 @@ func TestShardsWaitEachForItsLease(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 6, "b": 2}, counts(c))
 	moves, _ = c.AssignShards(roleLease, noon.Add(4*time.Second))
 	require.Empty(t, moves, "no coming and going while it is suspect")
-	c.become("b", AgentOnline)
+	c.become("b", api.AgentOnline)
 	moves, _ = settle(t, c, noon.Add(4*time.Second))
 	require.Len(t, taken(moves), 2)
 	require.Equal(t, map[string]int{"a": 4, "b": 4}, counts(c))
@@ -208,7 +210,7 @@ func TestShardsWaitEachForItsLease(t *testing.T) {
 func TestShardMovesAreFew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := clusterOf(Sharded)
+		c := clusterOf(api.Sharded)
 		c.Config.Shards = rapid.IntRange(1, 64).Draw(t, "shards")
 		now := noon
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
@@ -216,7 +218,7 @@ func TestShardMovesAreFew(t *testing.T) {
 			var most int
 			if online := c.HealthyCount(); online == 0 || rapid.Bool().Draw(t, "join") {
 				id := fmt.Sprintf("agent-%d", rapid.IntRange(0, 20).Draw(t, "agent"))
-				if m := c.Member(id); m != nil && m.Status == AgentOnline {
+				if m := c.Member(id); m != nil && m.Status == api.AgentOnline {
 					continue
 				}
 				c.Join(Join{AgentID: id, Instance: now.String()}, "h", now)
@@ -224,15 +226,15 @@ func TestShardMovesAreFew(t *testing.T) {
 			} else {
 				var ids []string
 				for _, m := range c.Members {
-					if m.Status == AgentOnline {
+					if m.Status == api.AgentOnline {
 						ids = append(ids, m.AgentID)
 					}
 				}
 				lost := rapid.SampledFrom(ids).Draw(t, "lost")
-				c.become(lost, AgentOffline)
+				c.become(lost, api.AgentOffline)
 				most = before[lost]
 			}
-			var moves []ShardMove
+			var moves []api.ShardMove
 			moves, now = settle(t, c, now)
 			if n := len(taken(moves)); n > most {
 				t.Fatalf("%d shards moved, %d are enough", n, most)
@@ -248,7 +250,7 @@ func TestShardModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const shards = 7
-		w := &world{Cluster: clusterOf(Sharded), now: noon, alive: map[string]string{}}
+		w := &world{Cluster: clusterOf(api.Sharded), now: noon, alive: map[string]string{}}
 		w.Config.Shards, w.Shards = shards, make([]ShardOwner, shards)
 		var leases [shards]map[process]time.Time
 		var holder [shards]process
@@ -281,7 +283,7 @@ func TestShardModel(t *testing.T) {
 					continue
 				}
 				if m.Epoch <= lastEpoch[m.Shard] || w.now.Before(before[m.Shard].FreeAt) ||
-					w.Member(m.To).Status != AgentOnline {
+					w.Member(m.To).Status != api.AgentOnline {
 					t.Fatalf("%+v at %v, before: %+v", m, w.now, before[m.Shard])
 				}
 				lastEpoch[m.Shard], holder[m.Shard] = m.Epoch, w.process(m.To)
@@ -321,9 +323,9 @@ func balanced(t *rapid.T, c *Cluster) {
 	least, most := len(c.Shards), 0
 	for _, m := range c.Members {
 		switch m.Status {
-		case AgentSuspect:
+		case api.AgentSuspect:
 			return
-		case AgentOnline:
+		case api.AgentOnline:
 			least, most = min(least, n[m.AgentID]), max(most, n[m.AgentID])
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // HeldLine is a line of a merged manifest, with a holder of the entry.
 type HeldLine struct {
-	StateLine
+	api.StateLine
 	Holder string `json:"holder"`
 }
 
@@ -19,7 +21,7 @@ func (l HeldLine) ByOwner() bool { return l.Section.OfOneAgent() && l.Holder == 
 // AgentManifest is the manifest of one agent.
 type AgentManifest struct {
 	AgentID string
-	Lines   []StateLine
+	Lines   []api.StateLine
 }
 
 // MergeManifests returns the state that all members should have: the newest write of each key, with a holder. Among
@@ -38,7 +40,7 @@ func MergeManifests(manifests []AgentManifest, member func(agentID string) bool)
 // MergeHeld merges the merged manifests of several hubs. A copy of an agent's own entry counts only while it is not
 // newer than what that agent told.
 func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
-	told := map[StateRef]HeldLine{}
+	told := map[api.StateRef]HeldLine{}
 	for _, l := range lines {
 		if old, known := told[l.StateRef]; l.ByOwner() && (!known || l.Newer(old.StateLine)) {
 			told[l.StateRef] = l
@@ -93,8 +95,8 @@ func BoundHeld(lines []HeldLine, first string) []HeldLine {
 }
 
 // LinesOf returns merged lines without their holders. It marks what the owners of own entries told.
-func LinesOf(held []HeldLine) []StateLine {
-	lines := make([]StateLine, len(held))
+func LinesOf(held []HeldLine) []api.StateLine {
+	lines := make([]api.StateLine, len(held))
 	for i := range held {
 		lines[i] = held[i].StateLine
 		lines[i].FromOwner = held[i].ByOwner()
@@ -105,18 +107,18 @@ func LinesOf(held []HeldLine) []StateLine {
 // StateDiff is what one agent lacks.
 type StateDiff struct {
 	// Missing are entries that it lacks or has an older write of.
-	Missing []StateRef `json:"missing,omitempty"`
+	Missing []api.StateRef `json:"missing,omitempty"`
 	// Extra are own entries of former members, and copies that are newer than what the owner told. The latter are
 	// missing too: once they are dropped, the owner's is taken.
-	Extra []StateRef `json:"extra,omitempty"`
+	Extra []api.StateRef `json:"extra,omitempty"`
 }
 
 // Behind is how many entries the agent lacks, without task states.
 func (d *StateDiff) Behind() int {
-	behind := map[StateRef]bool{}
-	for _, refs := range [][]StateRef{d.Missing, d.Extra} {
+	behind := map[api.StateRef]bool{}
+	for _, refs := range [][]api.StateRef{d.Missing, d.Extra} {
 		for _, ref := range refs {
-			if ref.Section != StateTasks {
+			if ref.Section != api.StateTasks {
 				behind[ref] = true
 			}
 		}
@@ -125,9 +127,9 @@ func (d *StateDiff) Behind() int {
 }
 
 // DiffState compares the state that an agent should have with the one that it has.
-func DiffState(want, have []StateLine) StateDiff {
+func DiffState(want, have []api.StateLine) StateDiff {
 	var d StateDiff
-	has := make(map[StateRef]StateLine, len(have))
+	has := make(map[api.StateRef]api.StateLine, len(have))
 	for _, l := range have {
 		has[l.StateRef] = l
 	}
@@ -142,7 +144,7 @@ func DiffState(want, have []StateLine) StateDiff {
 		}
 		delete(has, l.StateRef)
 	}
-	for _, l := range SortedLines(have) {
+	for _, l := range api.SortedLines(have) {
 		if _, extra := has[l.StateRef]; extra && l.Section.OfOneAgent() {
 			d.Extra = append(d.Extra, l.StateRef)
 		}
@@ -151,8 +153,8 @@ func DiffState(want, have []StateLine) StateDiff {
 }
 
 // ChunkState cuts a list of entries into parts of about StateChunk bytes, each with entries of one holder.
-func ChunkState(want []HeldLine, missing []StateRef) []StatePart {
-	lacking := make(map[StateRef]bool, len(missing))
+func ChunkState(want []HeldLine, missing []api.StateRef) []StatePart {
+	lacking := make(map[api.StateRef]bool, len(missing))
 	for _, ref := range missing {
 		lacking[ref] = true
 	}
@@ -178,8 +180,8 @@ func ChunkState(want []HeldLine, missing []StateRef) []StatePart {
 
 // StatePart has entries that travel together.
 type StatePart struct {
-	Holder string     `json:"holder"`
-	Refs   []StateRef `json:"refs"`
+	Holder string         `json:"holder"`
+	Refs   []api.StateRef `json:"refs"`
 }
 
 // SyncState has a cluster's facts about its agents' states, and when the next sync is due.
@@ -208,7 +210,7 @@ const (
 
 // SetStateDigests records a hub's report about its agents' states; none: no agent there keeps state. The first sync is
 // due at once when the states differ. It reports whether they differ in a new way; see SyncSoon.
-func (s *SyncState) SetStateDigests(hub string, digests []string, mode ReplicationMode, now time.Time) bool {
+func (s *SyncState) SetStateDigests(hub string, digests []string, mode api.ReplicationMode, now time.Time) bool {
 	before := slices.Clone(s.StateDigests)
 	s.StateDigests = slices.DeleteFunc(s.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
 	if len(digests) > 0 {
@@ -229,7 +231,7 @@ func (s *SyncState) SyncSoon(now time.Time) {
 }
 
 // DropStateDigests forgets all hubs but those given, which have members.
-func (s *SyncState) DropStateDigests(hubs []string, mode ReplicationMode, now time.Time) {
+func (s *SyncState) DropStateDigests(hubs []string, mode api.ReplicationMode, now time.Time) {
 	n := len(s.StateDigests)
 	s.StateDigests = slices.DeleteFunc(s.StateDigests, func(h HubDigests) bool { return !slices.Contains(hubs, h.Hub) })
 	if len(s.StateDigests) != n {
@@ -238,9 +240,9 @@ func (s *SyncState) DropStateDigests(hubs []string, mode ReplicationMode, now ti
 }
 
 // settleSync sets when the next sync is due. An active_active cluster has none.
-func (s *SyncState) settleSync(mode ReplicationMode, now time.Time) {
+func (s *SyncState) settleSync(mode api.ReplicationMode, now time.Time) {
 	switch {
-	case s.StatesAgree() || mode == ActiveActive:
+	case s.StatesAgree() || mode == api.ActiveActive:
 		s.SyncAt, s.Syncs = time.Time{}, 0
 	case s.SyncAt.IsZero():
 		s.SyncAt = now

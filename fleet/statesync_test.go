@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b")
+	c := clusterOf(api.ActivePassive, "a", "b")
 	c.Join(Join{AgentID: "c", Instance: "1"}, "h2", noon)
 	hub := c.Member("a").Hub
 	require.False(t, c.SyncDue(noon))
@@ -37,7 +39,7 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 
 	c.SetStateDigests("h2", []string{"d1", "d2"}, c.Config.ReplicationMode, now)
 	require.True(t, c.SyncDue(now), "two on one hub")
-	c.become("c", AgentOffline)
+	c.become("c", api.AgentOffline)
 	c.DropStateDigests(c.Hubs(), c.Config.ReplicationMode, now)
 	require.Zero(t, c.SyncAt, "its hub has no members any more")
 	require.Len(t, c.StateDigests, 1)
@@ -45,7 +47,7 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	require.Empty(t, c.StateDigests)
 	require.True(t, c.StatesAgree())
 
-	c = clusterOf(ActiveActive, "a", "b")
+	c = clusterOf(api.ActiveActive, "a", "b")
 	c.SetStateDigests("h", []string{"d1", "d2"}, c.Config.ReplicationMode, noon)
 	require.False(t, c.SyncDue(noon), "in an active_active cluster nobody leads")
 }
@@ -53,7 +55,7 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 // TestSyncIsDueSoonWhenStatesChange: a sync did not help only if the states differ afterwards as they did before.
 func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b")
+	c := clusterOf(api.ActivePassive, "a", "b")
 	hub, now := c.Member("a").Hub, noon
 	// tell applies a hub's report like the cluster workflow.
 	tell := func(digests ...string) (changed bool) {
@@ -91,12 +93,12 @@ func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
 
 func TestTargetsHeld(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []ReplicationMode{ActiveActive, ActivePassive, Sharded} {
+	for _, mode := range []api.ReplicationMode{api.ActiveActive, api.ActivePassive, api.Sharded} {
 		c := withTargets(t, clusterOf(mode, "a"), 5)
 		settle(t, c, noon)
-		c.Elect(SelectLeastLoaded, nil, noon)
+		c.Elect(api.SelectLeastLoaded, nil, noon)
 		c.AssignTargets()
-		c.become("a", AgentOffline)
+		c.become("a", api.AgentOffline)
 		require.Len(t, c.TargetsHeld("a"), 5, "it is gone, and its roles were not given away yet: %s", mode)
 		require.Empty(t, c.TargetsHeld("b"))
 		require.Empty(t, c.TargetsHeld(""))

@@ -8,12 +8,14 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Stock is what an agent has left.
 type Stock struct {
-	inventory *Inventory
-	free      [len(Dimensions)]int64
+	inventory *api.Inventory
+	free      [len(api.Dimensions)]int64
 	devices   []deviceStock
 	ports     *Ports
 }
@@ -46,7 +48,7 @@ func (s *portSet) word(i int) uint64 {
 func (s *portSet) has(port int) bool { return s.word(int(uint16(port)>>6))&(1<<(uint16(port)&63)) != 0 }
 
 // Take takes the ports that an attempt on an agent of the host has.
-func (p *Ports) Take(a *Allocation) {
+func (p *Ports) Take(a *api.Allocation) {
 	for _, port := range a.Ports {
 		p.TakePort(port, false)
 	}
@@ -83,14 +85,14 @@ func (p *Ports) freeOf(first, last int) int {
 }
 
 type deviceStock struct {
-	*Device
+	*api.Device
 	total, free int64
 	users       int
 	whole       bool // one of them has all of it
 }
 
 // NewStock is all that an agent has; nil offers nothing.
-func NewStock(inventory *Inventory) *Stock {
+func NewStock(inventory *api.Inventory) *Stock {
 	s := &Stock{inventory: inventory}
 	if inventory == nil {
 		return s
@@ -98,14 +100,14 @@ func NewStock(inventory *Inventory) *Stock {
 	s.free, _ = inventory.Values("") // it was validated, as all that follows
 	for i := range inventory.Devices {
 		d := &inventory.Devices[i]
-		total, _ := ParseBytes(d.Memory)
+		total, _ := api.ParseBytes(d.Memory)
 		s.devices = append(s.devices, deviceStock{Device: d, total: total, free: total})
 	}
 	return s
 }
 
 // Take takes what an attempt has, its ports only where On has told those of the host; nil is nothing.
-func (s *Stock) Take(a *Allocation) {
+func (s *Stock) Take(a *api.Allocation) {
 	if a == nil {
 		return
 	}
@@ -119,12 +121,12 @@ func (s *Stock) Take(a *Allocation) {
 	}
 }
 
-func (s *Stock) takeDevices(shares []DeviceShare) {
+func (s *Stock) takeDevices(shares []api.DeviceShare) {
 	for _, share := range shares {
 		for i := range s.devices {
 			d := &s.devices[i]
 			if d.Kind == share.Kind && d.Index == share.Index {
-				memory, _ := ParseBytes(share.Memory)
+				memory, _ := api.ParseBytes(share.Memory)
 				d.users, d.free, d.whole = d.users+1, d.free-memory, d.whole || share.Memory == ""
 			}
 		}
@@ -140,15 +142,15 @@ func (s *Stock) On(ports *Ports) *Stock {
 
 // Allocate finds what a demand gets of the stock, without taking it. Where something is missing, lacking names the
 // first such thing.
-func (s *Stock) Allocate(d *Demand) (a *Allocation, lacking string) {
+func (s *Stock) Allocate(d *api.Demand) (a *api.Allocation, lacking string) {
 	if s.inventory == nil {
 		return nil, "resources that it tells of"
 	}
-	a = &Allocation{Amounts: d.Resources, Volumes: d.Volumes}
+	a = &api.Allocation{Amounts: d.Resources, Volumes: d.Volumes}
 	values, _ := d.Resources.Values("")
 	for i, text := range d.Resources.Texts() {
 		if values[i] > max(0, s.free[i]) {
-			return nil, Dimensions[i] + " " + text
+			return nil, api.Dimensions[i] + " " + text
 		}
 	}
 	if a.Devices, lacking = s.findDevices(d.Devices); lacking != "" {
@@ -163,9 +165,9 @@ func (s *Stock) Allocate(d *Demand) (a *Allocation, lacking string) {
 	return a, ""
 }
 
-func (s *Stock) lackingVolume(demands []VolumeDemand) string {
+func (s *Stock) lackingVolume(demands []api.VolumeDemand) string {
 	for _, v := range demands {
-		if !slices.ContainsFunc(s.inventory.Volumes, func(has Volume) bool {
+		if !slices.ContainsFunc(s.inventory.Volumes, func(has api.Volume) bool {
 			return has.Name == v.Name && (v.ReadOnly || !has.ReadOnly)
 		}) {
 			return v.Name
@@ -176,23 +178,23 @@ func (s *Stock) lackingVolume(demands []VolumeDemand) string {
 
 // findDevices gives each demand devices of its own: first those that must be whole, then the largest shares. A share is
 // taken from the device that has the least left which is enough.
-func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacking string) {
+func (s *Stock) findDevices(demands []api.DeviceDemand) (shares []api.DeviceShare, lacking string) {
 	order := demands
 	if len(demands) > 1 {
-		weight := func(d *DeviceDemand) int64 {
-			memory, _ := ParseBytes(d.Memory)
+		weight := func(d *api.DeviceDemand) int64 {
+			memory, _ := api.ParseBytes(d.Memory)
 			if d.Whole() {
 				memory += 1 << 60
 			}
 			return memory
 		}
 		order = slices.Clone(demands)
-		slices.SortStableFunc(order, func(a, b DeviceDemand) int { return cmp.Compare(weight(&b), weight(&a)) })
+		slices.SortStableFunc(order, func(a, b api.DeviceDemand) int { return cmp.Compare(weight(&b), weight(&a)) })
 	}
-	var used []*Device
+	var used []*api.Device
 	for i := range order {
 		demand := &order[i]
-		memory, _ := ParseBytes(demand.Memory)
+		memory, _ := api.ParseBytes(demand.Memory)
 		for range max(1, demand.Count) {
 			var best *deviceStock
 			for j := range s.devices {
@@ -207,7 +209,7 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 				return nil, demand.Words()
 			}
 			used = append(used, best.Device)
-			share := DeviceShare{Kind: best.Kind, Vendor: best.Vendor, Index: best.Index}
+			share := api.DeviceShare{Kind: best.Kind, Vendor: best.Vendor, Index: best.Index}
 			if !demand.Whole() {
 				share.Memory = demand.Memory
 			}
@@ -217,7 +219,7 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 	return shares, ""
 }
 
-func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, lacking string) {
+func (s *Stock) findPorts(demands map[string]api.PortDemand) (ports map[string]int, lacking string) {
 	if len(demands) == 0 {
 		return nil, ""
 	}
@@ -250,7 +252,7 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 }
 
 // Room is how many more of a demand the stock has, at most so many: as often as Allocate and Take would succeed.
-func (s *Stock) Room(d *Demand, most int) int {
+func (s *Stock) Room(d *api.Demand, most int) int {
 	if s.inventory == nil || s.lackingVolume(d.Volumes) != "" {
 		return 0
 	}
@@ -269,7 +271,7 @@ func (s *Stock) Room(d *Demand, most int) int {
 	return most
 }
 
-func (s *Stock) portRoom(demands map[string]PortDemand) int {
+func (s *Stock) portRoom(demands map[string]api.PortDemand) int {
 	first, last, _ := s.inventory.PortRange()
 	static, ranged, within := false, 0, 0
 	for _, d := range demands {
@@ -295,9 +297,9 @@ func (s *Stock) portRoom(demands map[string]PortDemand) int {
 	return max(0, room)
 }
 
-func (s *Stock) deviceRoom(demands []DeviceDemand, most int) (n int) {
+func (s *Stock) deviceRoom(demands []api.DeviceDemand, most int) (n int) {
 	if d := &demands[0]; len(demands) == 1 && d.Count <= 1 {
-		memory, _ := ParseBytes(d.Memory)
+		memory, _ := api.ParseBytes(d.Memory)
 		for i := range s.devices {
 			switch has := &s.devices[i]; {
 			case has.whole || has.free < memory || !d.Matches(has.Device):
@@ -322,12 +324,12 @@ func (s *Stock) deviceRoom(demands []DeviceDemand, most int) (n int) {
 
 // Fullness is the share of memory that is in use on the devices of an allocation with it, 0 to 1; 0 without devices.
 // Where it is largest, the allocation leaves most room elsewhere.
-func (s *Stock) Fullness(a *Allocation) float64 {
+func (s *Stock) Fullness(a *api.Allocation) float64 {
 	var used, total int64
 	for _, share := range a.Devices {
 		for i := range s.devices {
 			if d := &s.devices[i]; d.Kind == share.Kind && d.Index == share.Index {
-				memory, _ := ParseBytes(share.Memory)
+				memory, _ := api.ParseBytes(share.Memory)
 				used, total = used+d.total-d.free+memory, total+d.total
 			}
 		}
@@ -340,7 +342,7 @@ func (s *Stock) Fullness(a *Allocation) float64 {
 
 // Shortage names what agents lack of a demand, and how many: "gpu memory 64Gi on 2 agents, volume models on 1 agent".
 // It is empty when one of them has all of it, or there are none.
-func Shortage(d *Demand, stocks []*Stock) string {
+func Shortage(d *api.Demand, stocks []*Stock) string {
 	counts := map[string]int{}
 	for _, s := range stocks {
 		_, lacking := s.Allocate(d)
@@ -353,7 +355,7 @@ func Shortage(d *Demand, stocks []*Stock) string {
 		return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = name + " on " + Count(counts[name], "agent")
+		names[i] = name + " on " + api.Count(counts[name], "agent")
 	}
 	return strings.Join(names, ", ")
 }

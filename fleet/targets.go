@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Target is a deployment target of a cluster: something that one of its agents looks after. In an active_passive
@@ -22,7 +24,7 @@ type Targets []Target
 // Change adds and removes targets. Adding a present target or removing an absent one changes nothing.
 func (l *Targets) Change(add, remove []string) (changed bool, err error) {
 	for _, id := range add {
-		if err := ValidateID("target", id); err != nil {
+		if err := api.ValidateID("target", id); err != nil {
 			return false, err
 		}
 	}
@@ -39,8 +41,8 @@ func (l *Targets) Change(add, remove []string) (changed bool, err error) {
 			changed = true
 		}
 	}
-	if len(next) > MaxTargets {
-		return false, fmt.Errorf("a cluster may have at most %d targets", MaxTargets)
+	if len(next) > api.MaxTargets {
+		return false, fmt.Errorf("a cluster may have at most %d targets", api.MaxTargets)
 	}
 	*l = next
 	return changed, nil
@@ -53,12 +55,12 @@ func (l Targets) search(id string) (int, bool) {
 // AgentOfTarget is the agent of a target now; empty: none yet.
 func (c *Cluster) AgentOfTarget(t Target) string {
 	switch c.Config.ReplicationMode {
-	case ActivePassive:
-		if c.RoleOf(c.Leader) == RoleLeader {
+	case api.ActivePassive:
+		if c.RoleOf(c.Leader) == api.RoleLeader {
 			return c.Leader
 		}
 		return ""
-	case Sharded:
+	case api.Sharded:
 		if len(c.Shards) == 0 {
 			return ""
 		}
@@ -88,9 +90,9 @@ func (c *Cluster) TargetsHeld(agentID string) []string {
 	for _, t := range c.Targets {
 		held := t.Agent
 		switch {
-		case c.Config.ReplicationMode == ActivePassive:
+		case c.Config.ReplicationMode == api.ActivePassive:
 			held = c.Leader
-		case c.Config.ReplicationMode == Sharded && len(c.Shards) > 0:
+		case c.Config.ReplicationMode == api.Sharded && len(c.Shards) > 0:
 			held = c.Shards[ShardOf(t.ID, len(c.Shards))].Owner
 		}
 		if agentID != "" && held == agentID {
@@ -102,8 +104,8 @@ func (c *Cluster) TargetsHeld(agentID string) []string {
 
 // AssignTargets spreads the targets of an active_active cluster over its online members, evenly within one and with as
 // few moves as possible; a suspect member keeps its targets. In the other modes targets follow the roles.
-func (c *Cluster) AssignTargets() []RebalanceMove {
-	if c.Config.ReplicationMode != ActiveActive {
+func (c *Cluster) AssignTargets() []api.RebalanceMove {
+	if c.Config.ReplicationMode != api.ActiveActive {
 		for i := range c.Targets {
 			c.Targets[i].Agent = ""
 		}
@@ -122,7 +124,7 @@ func (c *Cluster) AssignTargets() []RebalanceMove {
 		return nil
 	}
 	c.Targets.release(shares)
-	var moves []RebalanceMove
+	var moves []api.RebalanceMove
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		if t.Agent == "" {
@@ -132,7 +134,7 @@ func (c *Cluster) AssignTargets() []RebalanceMove {
 			}
 		}
 		if t.Agent != was[i] {
-			moves = append(moves, RebalanceMove{Target: t.ID, From: was[i], To: t.Agent})
+			moves = append(moves, api.RebalanceMove{Target: t.ID, From: was[i], To: t.Agent})
 		}
 	}
 	return moves
@@ -175,17 +177,17 @@ func targetShares(c *Cluster) []shardQuota {
 // Rebalance spreads shards evenly, and then the targets in them as far as exchanging shards allows, with as few moves
 // as possible; in an active_active cluster it spreads the targets themselves. A moved shard is free when its old
 // owner's lease has run out; call AssignShards as usual. It returns its moves. A second call moves nothing.
-func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool) Rebalance {
-	answer := Rebalance{Cluster: c.Config.Name, DryRun: dryRun, Mode: c.Config.ReplicationMode,
-		Moves: []RebalanceMove{}}
+func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool) api.Rebalance {
+	answer := api.Rebalance{Cluster: c.Config.Name, DryRun: dryRun, Mode: c.Config.ReplicationMode,
+		Moves: []api.RebalanceMove{}}
 	before, after := copyOwners(c), copyOwners(c)
 	switch c.Config.ReplicationMode {
-	case ActiveActive:
+	case api.ActiveActive:
 		answer.Moves = append(answer.Moves, after.AssignTargets()...)
 		if !dryRun {
 			c.Targets = after.Targets
 		}
-	case Sharded:
+	case api.Sharded:
 		for i := range after.Members {
 			after.Members[i].Relieved = false
 		}
@@ -292,13 +294,13 @@ func (c ownersPlan) extremes(weights []int) (most, fewest *holding) {
 }
 
 // shardMoves returns the moves to the wanted owners.
-func shardMoves(c *Cluster, wanted []ShardOwner) []RebalanceMove {
+func shardMoves(c *Cluster, wanted []ShardOwner) []api.RebalanceMove {
 	inShard := map[int][]string{}
 	for _, t := range c.Targets {
 		shard := ShardOf(t.ID, len(wanted))
 		inShard[shard] = append(inShard[shard], t.ID)
 	}
-	var moves []RebalanceMove
+	var moves []api.RebalanceMove
 	for i := range wanted {
 		now := ShardOwner{}
 		if i < len(c.Shards) {
@@ -309,7 +311,7 @@ func shardMoves(c *Cluster, wanted []ShardOwner) []RebalanceMove {
 			continue // it is so, or is on its way
 		}
 		shard := i
-		moves = append(moves, RebalanceMove{Shard: &shard, Targets: inShard[i], From: cmp.Or(now.Owner, now.From),
+		moves = append(moves, api.RebalanceMove{Shard: &shard, Targets: inShard[i], From: cmp.Or(now.Owner, now.From),
 			To: to})
 	}
 	return moves
@@ -332,11 +334,11 @@ func planShards(c *Cluster, wanted []ShardOwner, freeAt time.Time) {
 	}
 }
 
-func shares(before, after ownersPlan) []AgentShare {
-	all := []AgentShare{}
+func shares(before, after ownersPlan) []api.AgentShare {
+	all := []api.AgentShare{}
 	for i := range before.Members {
 		id := before.Members[i].AgentID
-		share := AgentShare{AgentID: id, Shards: after.owned(id), ShardsBefore: before.owned(id),
+		share := api.AgentShare{AgentID: id, Shards: after.owned(id), ShardsBefore: before.owned(id),
 			Targets: len(after.assigned(id)), TargetsBefore: len(before.assigned(id))}
 		if before.Members[i].Serving() || share.Shards+share.ShardsBefore+share.Targets+share.TargetsBefore > 0 {
 			all = append(all, share)
@@ -357,7 +359,7 @@ func (c ownersPlan) owned(agentID string) int {
 
 // assigned returns an agent's targets, also by roles that are only planned.
 func (c ownersPlan) assigned(agentID string) []string {
-	if c.Config.ReplicationMode != Sharded {
+	if c.Config.ReplicationMode != api.Sharded {
 		return c.TargetsOf(agentID)
 	}
 	var ids []string
@@ -369,21 +371,21 @@ func (c ownersPlan) assigned(agentID string) []string {
 	return ids
 }
 
-func rebalanceWords(r *Rebalance) string {
+func rebalanceWords(r *api.Rebalance) string {
 	what := "targets"
-	if r.Mode == Sharded {
+	if r.Mode == api.Sharded {
 		what = "shards"
 	}
 	switch n := len(r.Moves); {
-	case r.Mode == ActivePassive:
+	case r.Mode == api.ActivePassive:
 		return "nothing to move: the leader serves alone"
-	case n == 0 && r.Mode == ActiveActive:
+	case n == 0 && r.Mode == api.ActiveActive:
 		return "nothing to move: every member takes from the same lanes, and the targets are spread evenly"
 	case n == 0:
 		return "nothing to move: the shards, and the targets in them, are spread as evenly as they can be"
 	case r.DryRun:
 		return fmt.Sprintf("%d %s would move", n, what)
-	case r.Mode == Sharded:
+	case r.Mode == api.Sharded:
 		return fmt.Sprintf("%d shards move; each has no owner until its old owner's lease has run out", n)
 	default:
 		return fmt.Sprintf("%d targets moved", n)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -19,15 +21,15 @@ const (
 type TaskHolder struct {
 	*Member
 	Slots int
-	Tasks []HeldTask // the oldest first
+	Tasks []api.HeldTask // the oldest first
 	count int
 }
 
 // SpreadTasks adds the moves of tasks that make the shares of the agents' slots in use as even as whole tasks allow:
 // each from the fullest agent whose tasks may move to the emptiest that can run one, the task that began last. Tasks
 // that are on their way count as those of the agent that gets them.
-func SpreadTasks(r *Rebalance, holders []*TaskHolder) {
-	if r.Mode != ActiveActive {
+func SpreadTasks(r *api.Rebalance, holders []*TaskHolder) {
+	if r.Mode != api.ActiveActive {
 		r.Why += "; tasks stay where roles have them"
 		return
 	}
@@ -59,15 +61,15 @@ func SpreadTasks(r *Rebalance, holders []*TaskHolder) {
 	case moved == 0:
 		r.Why += "; no task can move to an agent with a smaller share of its slots in use"
 	case r.DryRun:
-		r.Why += fmt.Sprintf("; %s would move", Count(moved, "task"))
+		r.Why += fmt.Sprintf("; %s would move", api.Count(moved, "task"))
 	}
 }
 
 // KeepMadeMoves leaves out the moves of tasks that hubs did not make: the counts and the words go by the others.
 // unmoved says of agents why none of theirs moved.
-func KeepMadeMoves(r *Rebalance, made map[HeldAttempt]bool, unmoved map[string]string) {
+func KeepMadeMoves(r *api.Rebalance, made map[HeldAttempt]bool, unmoved map[string]string) {
 	planned, moved := 0, 0
-	r.Moves = slices.DeleteFunc(r.Moves, func(m RebalanceMove) bool {
+	r.Moves = slices.DeleteFunc(r.Moves, func(m api.RebalanceMove) bool {
 		if m.Task == "" {
 			return false
 		}
@@ -90,14 +92,14 @@ func KeepMadeMoves(r *Rebalance, made map[HeldAttempt]bool, unmoved map[string]s
 	if moved < planned {
 		r.Why += fmt.Sprintf("%d of ", moved)
 	}
-	r.Why += Count(planned, "task") + Plural(planned, " moves", " move")
+	r.Why += api.Count(planned, "task") + api.Plural(planned, " moves", " move")
 	for _, agent := range slices.Sorted(maps.Keys(unmoved)) {
 		r.Why += "; none from agent " + agent + ": " + unmoved[agent]
 	}
 }
 
 // moveTask finds the next move and makes it in the holders; false: there is none.
-func moveTask(r *Rebalance, holders []*TaskHolder) bool {
+func moveTask(r *api.Rebalance, holders []*TaskHolder) bool {
 	// fuller compares the shares of their slots that agents use, with some tasks more, without rounding.
 	fuller := func(a, b *TaskHolder, more int) int { return cmp.Compare((a.count+more)*b.Slots, b.count*a.Slots) }
 	slices.SortFunc(holders, func(a, b *TaskHolder) int {
@@ -115,7 +117,7 @@ func moveTask(r *Rebalance, holders []*TaskHolder) bool {
 					from.Tasks = slices.Delete(slices.Clone(from.Tasks), n, n+1)
 					from.count, to.count = from.count-1, to.count+1
 					r.Moves = append(r.Moves,
-						RebalanceMove{Task: t.TaskID, Attempt: t.Attempt, From: from.AgentID, To: to.AgentID})
+						api.RebalanceMove{Task: t.TaskID, Attempt: t.Attempt, From: from.AgentID, To: to.AgentID})
 					return true
 				}
 			}

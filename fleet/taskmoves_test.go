@@ -6,13 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // holder is an agent with so many tasks that may move, the first ones the oldest.
 func holder(id string, slots, tasks int) *TaskHolder {
 	h := &TaskHolder{Member: &Member{AgentID: id}, Slots: slots}
 	for i := range tasks {
-		h.Tasks = append(h.Tasks, HeldTask{TaskID: fmt.Sprintf("%s-%d", id, i), Attempt: 1, Movable: true})
+		h.Tasks = append(h.Tasks, api.HeldTask{TaskID: fmt.Sprintf("%s-%d", id, i), Attempt: 1, Movable: true})
 	}
 	return h
 }
@@ -49,7 +51,7 @@ func TestSpreadTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := Rebalance{Mode: ActiveActive}
+			r := api.Rebalance{Mode: api.ActiveActive}
 			SpreadTasks(&r, c.holders)
 			var moves []string
 			for _, m := range r.Moves {
@@ -58,7 +60,7 @@ func TestSpreadTasks(t *testing.T) {
 			require.Equal(t, c.moves, moves)
 		})
 	}
-	r := Rebalance{Mode: Sharded, Why: "x"}
+	r := api.Rebalance{Mode: api.Sharded, Why: "x"}
 	SpreadTasks(&r, []*TaskHolder{holder("a", 4, 4), holder("b", 4, 0)})
 	require.Empty(t, r.Moves)
 	require.Equal(t, "x; tasks stay where roles have them", r.Why)
@@ -67,8 +69,8 @@ func TestSpreadTasks(t *testing.T) {
 // TestOnlyMovesThatWereMadeAreTold has a hub make one of two moves, and another hub none.
 func TestOnlyMovesThatWereMadeAreTold(t *testing.T) {
 	t.Parallel()
-	r := Rebalance{Mode: ActiveActive, Why: "even", Moves: []RebalanceMove{{Target: "t", To: "c"}},
-		Agents: []AgentShare{{AgentID: "a"}, {AgentID: "b"}, {AgentID: "c"}}}
+	r := api.Rebalance{Mode: api.ActiveActive, Why: "even", Moves: []api.RebalanceMove{{Target: "t", To: "c"}},
+		Agents: []api.AgentShare{{AgentID: "a"}, {AgentID: "b"}, {AgentID: "c"}}}
 	SpreadTasks(&r, []*TaskHolder{holder("a", 4, 3), holder("b", 4, 3), holder("c", 4, 0)})
 	require.Equal(t, "even", r.Why, "nothing was made yet")
 	require.Len(t, r.Moves, 3)
@@ -76,7 +78,7 @@ func TestOnlyMovesThatWereMadeAreTold(t *testing.T) {
 	kept := r.Moves[1]
 	other := map[string]string{"a": "b", "b": "a"}[kept.From]
 	KeepMadeMoves(&r, map[HeldAttempt]bool{{TaskID: kept.Task, Attempt: 1}: true}, map[string]string{other: "it did not answer"})
-	require.Equal(t, []RebalanceMove{{Target: "t", To: "c"}, kept}, r.Moves)
+	require.Equal(t, []api.RebalanceMove{{Target: "t", To: "c"}, kept}, r.Moves)
 	require.Equal(t, "even; 1 of 2 tasks move; none from agent "+other+": it did not answer", r.Why)
 	for _, g := range r.Agents {
 		require.Equal(t, map[string]int{kept.From: 2, other: 3, "c": 1}[g.AgentID], g.Tasks, g.AgentID)
@@ -97,7 +99,7 @@ func TestSpreadTasksProperties(t *testing.T) {
 			fullest = max(fullest, float64(len(h.Tasks))/float64(slots))
 			holders = append(holders, h)
 		}
-		r := Rebalance{Mode: ActiveActive}
+		r := api.Rebalance{Mode: api.ActiveActive}
 		SpreadTasks(&r, holders)
 		seen := map[string]bool{}
 		for _, m := range r.Moves {

@@ -3,6 +3,8 @@ package fleet
 import (
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // typesSettle is how long the members must differ from the types that share the default lane before these change: a
@@ -16,18 +18,20 @@ type TypeSet struct {
 }
 
 // TypesOf are those that the agent handles. One without a list handles any.
-func TypesOf(p *AgentProfile) TypeSet {
+func TypesOf(p *api.AgentProfile) TypeSet {
 	if slices.IsSorted(p.TaskTypes) {
 		return TypeSet{len(p.TaskTypes) == 0, p.TaskTypes}
 	}
-	return TypeSet{List: SortedSet(p.TaskTypes)}
+	return TypeSet{List: api.SortedSet(p.TaskTypes)}
 }
 
 // Has reports whether a type is in the set.
-func (t TypeSet) Has(taskType string) bool { return t.Any || HasAll(t.List, []string{taskType}) }
+func (t TypeSet) Has(taskType string) bool { return t.Any || api.HasAll(t.List, []string{taskType}) }
 
 // Covers reports whether all types of another set are in the set.
-func (t TypeSet) Covers(other TypeSet) bool { return t.Any || !other.Any && HasAll(t.List, other.List) }
+func (t TypeSet) Covers(other TypeSet) bool {
+	return t.Any || !other.Any && api.HasAll(t.List, other.List)
+}
 
 // And returns the types that are in both sets.
 func (t TypeSet) And(other TypeSet) TypeSet {
@@ -82,7 +86,7 @@ type TypeLanes struct {
 // SettleTypes brings the types that share the default lane, and those with lanes of their own, up to date with the
 // members. While none is online, all stays.
 func (c *Cluster) SettleTypes(now time.Time) {
-	if c.Config.ReplicationMode != ActiveActive {
+	if c.Config.ReplicationMode != api.ActiveActive {
 		c.TypeLanes = TypeLanes{}
 		return
 	}
@@ -138,7 +142,7 @@ func (c *Cluster) ownTypes(kinds []TypeSet) []string {
 	for _, k := range kinds {
 		listed = append(listed, k.List...)
 	}
-	own := SortedSet(slices.DeleteFunc(listed, func(taskType string) bool {
+	own := api.SortedSet(slices.DeleteFunc(listed, func(taskType string) bool {
 		return shared.Has(taskType) && !slices.ContainsFunc(kinds, func(k TypeSet) bool {
 			return k.Has(taskType) != k.Covers(shared)
 		})

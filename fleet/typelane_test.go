@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // typed is an active_active cluster whose members handle the types in words; "*": any. A word that begins with "-" is
 // of a member that is offline.
 func typed(words ...string) *Cluster {
-	c := &Cluster{Config: ClusterConfig{Name: "c", ReplicationMode: ActiveActive}}
+	c := &Cluster{Config: api.ClusterConfig{Name: "c", ReplicationMode: api.ActiveActive}}
 	setTypes(c, words...)
 	return c
 }
@@ -19,9 +21,9 @@ func typed(words ...string) *Cluster {
 func setTypes(c *Cluster, words ...string) {
 	c.Members = nil
 	for i, w := range words {
-		m := Member{AgentID: string(rune('a' + i)), Status: AgentOnline}
+		m := Member{AgentID: string(rune('a' + i)), Status: api.AgentOnline}
 		if rest, offline := strings.CutPrefix(w, "-"); offline {
-			w, m.Status = rest, AgentOffline
+			w, m.Status = rest, api.AgentOffline
 		}
 		if w != "*" {
 			m.TaskTypes = strings.Split(w, ",")
@@ -89,7 +91,7 @@ func TestATypeKeepsItsLaneWhileItsAgentsAreAway(t *testing.T) {
 	c := typed("x", "y")
 	c.SharedTypes = TypeSet{List: []string{"x"}}
 	c.SettleTypes(now)
-	require.True(t, c.OpenLane(LaneNeeds{Type: "y"}, "", now))
+	require.True(t, c.OpenLane(api.LaneNeeds{Type: "y"}, "", now))
 	setTypes(c, "x")
 	c.SettleTypes(now)
 	require.True(t, apart(c, "y"))
@@ -156,14 +158,14 @@ func TestOnlyActiveActiveClustersHaveLanesOfTypes(t *testing.T) {
 	c := typed("x")
 	c.SettleTypes(time.Time{})
 	setTypes(c, "x", "y")
-	c.Config.ReplicationMode = ActivePassive
+	c.Config.ReplicationMode = api.ActivePassive
 	c.SettleTypes(time.Time{})
 	require.Zero(t, c.TypeLanes)
 }
 
 func TestLanesOfTypes(t *testing.T) {
 	t.Parallel()
-	for lane, spec := range map[string]TaskSpec{
+	for lane, spec := range map[string]api.TaskSpec{
 		"type/x":         {Type: "x"},
 		"type/x/cap/a+b": {Type: "x", RequiredCapabilities: []string{"b", "a"}},
 		"agent/z":        {Type: "x", Agent: "z"},
@@ -178,7 +180,7 @@ func TestLanesOfTypes(t *testing.T) {
 	require.Nil(t, CapabilitiesOfLane("type/x"))
 	require.Equal(t, "x", TypeOfLane("type/x/cap/a+b"))
 	require.Empty(t, TypeOfLane("cap/x"))
-	fit := TaskSpec{Type: "x", Place: Demand{Ports: map[string]PortDemand{"web": {}}}}
+	fit := api.TaskSpec{Type: "x", Place: api.Demand{Ports: map[string]api.PortDemand{"web": {}}}}
 	own := LaneOf(&fit, 0, true)
 	require.NotEqual(t, own, LaneOf(&fit, 0, false))
 	require.True(t, IsTypeLane(own))

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
 // Begin checks the inputs of a run of a job, fills in the defaults of their schema, and gives the plan the labels that
 // the job has with these inputs.
-func Begin(ctx context.Context, d *job.Definition, p *job.Plan, inputs json.RawMessage) (
+func Begin(ctx context.Context, d *api.JobDefinition, p *job.Plan, inputs json.RawMessage) (
 	*job.Plan, json.RawMessage, error,
 ) {
 	inputs, err := CheckInputs(ctx, d.Inputs, inputs)
@@ -25,7 +25,7 @@ func Begin(ctx context.Context, d *job.Definition, p *job.Plan, inputs json.RawM
 	if err != nil || len(values) == 0 {
 		return p, inputs, err
 	}
-	of := func(task *fleet.TaskSpec) *fleet.TaskSpec {
+	of := func(task *api.TaskSpec) *api.TaskSpec {
 		if task == nil {
 			return nil
 		}
@@ -53,7 +53,7 @@ func Begin(ctx context.Context, d *job.Definition, p *job.Plan, inputs json.RawM
 }
 
 // labelsOf are those labels of a job that hold expressions, with their values for a run.
-func labelsOf(ctx context.Context, d *job.Definition, inputs json.RawMessage) (map[string]string, error) {
+func labelsOf(ctx context.Context, d *api.JobDefinition, inputs json.RawMessage) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(d.Labels)) {
 		if !strings.Contains(d.Labels[name], "${") {
@@ -74,5 +74,5 @@ func labelsOf(ctx context.Context, d *job.Definition, inputs json.RawMessage) (m
 			return nil, err
 		}
 	}
-	return values, fleet.ValidateLabels(values)
+	return values, api.ValidateLabels(values)
 }

@@ -9,9 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/flow"
-	"mainstay.dev/mainstay/job"
 )
 
 // Each of these takes the memory or the processor of the whole control plane where nothing bounds it.
@@ -52,7 +51,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var v flow.Evaluator
-			_, err := v.Elements(t.Context(), &job.ForEach{List: c.expression}, facts)
+			_, err := v.Elements(t.Context(), &api.ForEach{List: c.expression}, facts)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -82,7 +81,7 @@ func TestManyEmptyValuesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	var v flow.Evaluator
 	one := `"${[[{}]]` + strings.Repeat(".map(a, a + a)", 16) + `[0]}"`
-	_, err = v.Task(flow.WithLimit(t.Context()), &fleet.TaskSpec{Type: "x", Cluster: "c",
+	_, err = v.Task(flow.WithLimit(t.Context()), &api.TaskSpec{Type: "x", Cluster: "c",
 		Payload: json.RawMessage("[" + strings.Repeat(one+",", 9) + one + "]")}, facts, nil, 0)
 	require.ErrorContains(t, err, "give more than a run may begin with")
 }
@@ -107,7 +106,7 @@ func TestOneLargeValueIsNotGivenThousandsOfTimes(t *testing.T) {
 	var v flow.Evaluator
 	for _, many := range []string{`"` + strings.Repeat("${inputs.big}", 1000) + `"`,
 		"[" + strings.Repeat(`"${inputs.big}",`, 1000) + "1]"} {
-		_, err = v.Task(flow.WithLimit(t.Context()), &fleet.TaskSpec{Type: "x", Cluster: "c",
+		_, err = v.Task(flow.WithLimit(t.Context()), &api.TaskSpec{Type: "x", Cluster: "c",
 			Payload: json.RawMessage(many)}, facts, nil, 0)
 		require.ErrorContains(t, err, "give more than a run may begin with")
 	}
@@ -118,7 +117,7 @@ func TestAPayloadIsNoDeeperThanAgentsRead(t *testing.T) {
 	facts, err := flow.FactsOf(json.RawMessage(`{"deep": `+strings.Repeat("[", 250)+strings.Repeat("]", 250)+`}`), nil, nil)
 	require.NoError(t, err)
 	var v flow.Evaluator
-	_, err = v.Task(t.Context(), &fleet.TaskSpec{Type: "x", Cluster: "c",
+	_, err = v.Task(t.Context(), &api.TaskSpec{Type: "x", Cluster: "c",
 		Payload: json.RawMessage(`"${[[[[[[[[inputs.deep]]]]]]]]}"`)}, facts, nil, 0)
 	require.ErrorContains(t, err, "task.payload")
 }
@@ -140,7 +139,7 @@ func TestUsualExpressionsAreNot(t *testing.T) {
 		"lists.range(2000).filter(x, string(x).matches('^[0-9]{4}$')).filter(x, x < 1001)": `[1000]`,
 		"[" + strings.Repeat("1 + ", 24) + "1]":                                            `[25]`,
 	} {
-		list, err := v.Elements(t.Context(), &job.ForEach{List: expression}, facts)
+		list, err := v.Elements(t.Context(), &api.ForEach{List: expression}, facts)
 		require.NoError(t, err, expression)
 		text, err := json.Marshal(list)
 		require.NoError(t, err)
@@ -203,7 +202,7 @@ func TestWhatIsCheckedAgainstASchemaIsBounded(t *testing.T) {
 	numbers := "[" + strings.Repeat("-1,", 9_999) + "-1]"
 	require.ErrorContains(t, checkInputs(t.Context(), json.RawMessage(any), json.RawMessage(numbers)), "too many values")
 	var v flow.Evaluator
-	wrong := v.Check(t.Context(), &job.Check{Schema: json.RawMessage(any)}, flow.Facts{}, json.RawMessage(numbers))
+	wrong := v.Check(t.Context(), &api.StepCheck{Schema: json.RawMessage(any)}, flow.Facts{}, json.RawMessage(numbers))
 	require.Len(t, wrong, 1)
 	require.Contains(t, wrong[0], "too many values")
 	slow := json.RawMessage(`{"items": {"pattern": "(?:a?){450}b"}}`)
@@ -231,7 +230,7 @@ func TestWhatIsToldOfMistakesIsBounded(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(`{"items": {"const": "` + strings.Repeat("ä", 50_000) + `"}}`)
 	var v flow.Evaluator
-	wrong := v.Check(t.Context(), &job.Check{Schema: schema}, flow.Facts{},
+	wrong := v.Check(t.Context(), &api.StepCheck{Schema: schema}, flow.Facts{},
 		json.RawMessage("["+strings.Repeat("1,", 99)+"1]"))
 	require.Len(t, wrong, 10)
 	require.Less(t, len(strings.Join(wrong, "")), 20_000)
@@ -247,7 +246,7 @@ func TestWhatIsToldOfLongNamesIsBounded(t *testing.T) {
 		flow.Facts{"inputs": map[string]any{"m": map[string]any{}, "k": name}})
 	require.ErrorContains(t, err, "there is no ää")
 	require.Less(t, len(err.Error()), 2000)
-	wrong := v.Check(t.Context(), &job.Check{Schema: json.RawMessage(`{"additionalProperties": {"type": "object"}}`)},
+	wrong := v.Check(t.Context(), &api.StepCheck{Schema: json.RawMessage(`{"additionalProperties": {"type": "object"}}`)},
 		flow.Facts{}, json.RawMessage(`{"`+name+`": 1}`))
 	require.Len(t, wrong, 1)
 	require.Contains(t, wrong[0], "want object")
@@ -271,7 +270,7 @@ func TestTimesAreKeptInUTC(t *testing.T) {
 func TestALargeTemplateIsNotFilledThousandsOfTimes(t *testing.T) {
 	t.Parallel()
 	var v flow.Evaluator
-	ctx, spec := flow.WithLimit(t.Context()), &fleet.TaskSpec{Type: "x", Cluster: "c",
+	ctx, spec := flow.WithLimit(t.Context()), &api.TaskSpec{Type: "x", Cluster: "c",
 		Payload: json.RawMessage(`{"fixed": "` + strings.Repeat("x", 200<<10) + `", "n": "${index}"}`)}
 	fill := func() (err error) {
 		for n := range 200 {

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/spelling"
 )
 
 // checker checks a definition whose form is right.
 type checker struct {
-	definition *job.Definition
+	definition *api.JobDefinition
 	places     *document.Places
 	problems   []document.Problem
 
@@ -56,11 +56,11 @@ func (c *checker) check(ok bool, field, format string, args ...any) bool {
 
 // invalid reports an error of a field; the message need not name the field again.
 func (c *checker) invalid(field string, err error) {
-	var inner *fleet.FieldError
+	var inner *api.FieldError
 	if errors.As(err, &inner) && strings.HasPrefix(inner.Field, field+".") {
 		c.report(inner.Field, "%s", inner.Err)
 	} else if err != nil {
-		text := strings.TrimPrefix(err.Error(), fleet.ErrInvalidID.Error()+": ")
+		text := strings.TrimPrefix(err.Error(), api.ErrInvalidID.Error()+": ")
 		c.report(field, "%s", strings.TrimPrefix(text, field[strings.LastIndex(field, ".")+1:]+" "))
 	}
 }
@@ -86,19 +86,19 @@ func (c *checker) job() {
 	if d.Job == "" {
 		c.report("job", "is missing: give the job a name, like nightly-report")
 	} else {
-		c.invalid("job", fleet.ValidateID("job", d.Job))
+		c.invalid("job", api.ValidateID("job", d.Job))
 		c.check(len(d.Job) <= job.MaxNameLength, "job", "is longer than %d characters", job.MaxNameLength)
 	}
-	oneOf(c, "type", d.Type, job.Batch, job.Service, job.System, job.Sysbatch)
+	oneOf(c, "type", d.Type, api.JobBatch, api.JobService, api.JobSystem, api.JobSysbatch)
 	if d.Cluster == "" {
 		c.report("cluster", "is missing: name the cluster whose agents do the work, like default")
 	} else {
-		c.invalid("cluster", fleet.ValidateID("cluster", d.Cluster))
+		c.invalid("cluster", api.ValidateID("cluster", d.Cluster))
 	}
 	if d.Tenant != "" {
-		c.invalid("tenant", fleet.ValidateID("tenant", d.Tenant))
+		c.invalid("tenant", api.ValidateID("tenant", d.Tenant))
 	}
-	c.invalid("labels", fleet.ValidateLabels(d.Labels))
+	c.invalid("labels", api.ValidateLabels(d.Labels))
 	c.safety("safety", d.Safety)
 	c.retry("retry", d.Retry)
 	c.recovery("recovery", d.Recovery, c.places.Written("retry"))
@@ -117,18 +117,18 @@ func (c *checker) job() {
 		c.check(b.Tokens > 0 || b.MicroUSD() > 0, "budget", "must give tokens or usd")
 	}
 	if d.Concurrency != nil {
-		oneOf(c, "concurrency.then", d.Concurrency.Then, job.ThenQueue, job.ThenSkip, job.ThenCancelOther)
+		oneOf(c, "concurrency.then", d.Concurrency.Then, api.ThenQueue, api.ThenSkip, api.ThenCancelOther)
 		if d.Concurrency.Key != "" {
 			c.expression("concurrency.key", d.Concurrency.Key, "", varInputs)
 		}
 	}
-	c.check(d.Update == nil || d.Type == job.Service || d.Type == job.System, "update",
+	c.check(d.Update == nil || d.Type == api.JobService || d.Type == api.JobSystem, "update",
 		"belongs to a service or system job: remove it")
 	for n, name := range d.Required() {
-		c.invalid("requires.services", fleet.ValidateID("services", name))
+		c.invalid("requires.services", api.ValidateID("services", name))
 		c.check(n < maxRequired, "requires.services", "has more than %d services", maxRequired)
 	}
-	if d.Instances != nil || d.Type != "" && d.Type != job.Batch {
+	if d.Instances != nil || d.Type != "" && d.Type != api.JobBatch {
 		c.instances()
 		return
 	}
@@ -145,7 +145,7 @@ func (c *checker) job() {
 	for _, id := range ids {
 		if d.Steps[id] == nil {
 			c.report("steps."+id, "is empty: say what it does with task, approve or wait")
-			d.Steps[id] = &job.Step{}
+			d.Steps[id] = &api.Step{}
 		}
 		c.check(
 			stepID.MatchString(id),
@@ -162,41 +162,41 @@ func (c *checker) job() {
 
 var stepID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,23}$`)
 
-func (c *checker) safety(field string, s fleet.RetrySafety) {
-	oneOf(c, field, s, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce, fleet.Unmarked)
+func (c *checker) safety(field string, s api.RetrySafety) {
+	oneOf(c, field, s, api.Idempotent, api.Fenced, api.AtMostOnce, api.Unmarked)
 }
 
 // retry checks a policy by the rules of tasks.
-func (c *checker) retry(field string, policy fleet.RetryPolicy) {
-	c.task(field, &fleet.TaskSpec{Type: "x", Cluster: "x", Retry: policy}, "retry.")
+func (c *checker) retry(field string, policy api.RetryPolicy) {
+	c.task(field, &api.TaskSpec{Type: "x", Cluster: "x", Retry: policy}, "retry.")
 }
 
 // recovery checks a recovery beside which there may be no retry, and fills it.
-func (c *checker) recovery(field string, r *fleet.Recovery, retry bool) {
+func (c *checker) recovery(field string, r *api.Recovery, retry bool) {
 	if r == nil {
 		return
 	}
 	c.check(!retry, field, "takes the place of retry: keep one of them")
-	var wrong *fleet.FieldError
+	var wrong *api.FieldError
 	if err := r.Validate(); errors.As(err, &wrong) {
 		c.report(field+strings.TrimPrefix(wrong.Field, "recovery"), "%s", wrong.Err)
 		return
 	}
 	if c.definition.OnEachAgent() {
-		r.Mode = cmp.Or(r.Mode, fleet.LocalRestart)
-		c.check(r.Mode != fleet.ClusterRecover, field,
+		r.Mode = cmp.Or(r.Mode, api.LocalRestart)
+		c.check(r.Mode != api.ClusterRecover, field,
 			"cannot be cluster_recover: an instance of this job stays on its agent; write local_restart or manual_recover")
 	}
 	*r = *r.WithDefaults(c.definition.KeepsRunning())
 }
 
 // task reports what a task may not have. prefix is taken off the field that the message begins with.
-func (c *checker) task(field string, spec *fleet.TaskSpec, prefix string) {
+func (c *checker) task(field string, spec *api.TaskSpec, prefix string) {
 	err := spec.Validate()
 	if err == nil {
 		return
 	}
-	text := strings.TrimPrefix(err.Error(), fleet.ErrInvalidID.Error()+": ")
+	text := strings.TrimPrefix(err.Error(), api.ErrInvalidID.Error()+": ")
 	if name, what, _ := strings.Cut(strings.TrimPrefix(text, prefix), " "); c.places.Written(field + "." + name) {
 		c.report(field+"."+name, "%s", what)
 	} else {
@@ -233,7 +233,7 @@ func (c *checker) triggers() {
 		if !c.check(s != nil, at, "must say when, like {schedule: {cron: \"0 3 * * *\"}}, or {event: {type: …}}") {
 			continue
 		}
-		var wrong *fleet.FieldError
+		var wrong *api.FieldError
 		if err := job.SchedulePlan(s).Validate(time.Now()); errors.As(err, &wrong) {
 			c.report(at+".schedule."+wrong.Field, "%s", wrong.Err)
 		}
@@ -248,7 +248,7 @@ func (c *checker) triggers() {
 }
 
 // eventTrigger checks what an event starts.
-func (c *checker) eventTrigger(at string, t *job.EventTrigger) {
+func (c *checker) eventTrigger(at string, t *api.EventTrigger) {
 	c.check(t.Type != "" && len(t.Type) <= 255, at+".type", "is missing, or longer than 255 bytes")
 	if t.Where != "" {
 		if e := c.expression(at+".where", t.Where, "", varEvent); e != nil {
@@ -350,7 +350,7 @@ func didYouMean(word string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-func (c *checker) step(id string, s *job.Step) {
+func (c *checker) step(id string, s *api.Step) {
 	at := "steps." + id
 	kinds := 0
 	for _, given := range []bool{s.Task != nil, s.Approve != nil, s.Wait != nil} {
@@ -374,7 +374,7 @@ func (c *checker) step(id string, s *job.Step) {
 		c.boolean(at+".if", s.If, id)
 	}
 	c.safety(at+".safety", s.Safety)
-	oneOf(c, at+".on_failure", s.OnFailure, job.FailRun, job.FailPartial, job.FailSkip, job.FailHold)
+	oneOf(c, at+".on_failure", s.OnFailure, api.FailRun, api.FailPartial, api.FailSkip, api.FailHold)
 	if s.TerminalSink {
 		c.sink(id)
 	}
@@ -396,7 +396,7 @@ func (c *checker) step(id string, s *job.Step) {
 }
 
 // onlyTasks refuses what a step without a task cannot have.
-func (c *checker) onlyTasks(at string, s *job.Step) {
+func (c *checker) onlyTasks(at string, s *api.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
 		"stop_grace": s.StopGrace != nil, "disconnect_grace": s.Away != nil,
@@ -417,7 +417,7 @@ func (c *checker) sink(id string) {
 	}
 }
 
-func (c *checker) taskStep(id string, s *job.Step) {
+func (c *checker) taskStep(id string, s *api.Step) {
 	at := "steps." + id
 	if s.Retry != nil {
 		c.retry(at+".retry", *s.Retry)
@@ -425,7 +425,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	c.recovery(at+".recovery", s.Recovery, s.Retry != nil)
 	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout",
 		"is longer than deadline (%s): shorten it, or lengthen deadline", s.Deadline)
-	c.check(s.Away == nil || cmp.Or(s.Safety, c.definition.Safety) != fleet.Fenced, at+".disconnect_grace",
+	c.check(s.Away == nil || cmp.Or(s.Safety, c.definition.Safety) != api.Fenced, at+".disconnect_grace",
 		"has no use for fenced work: an agent that is out of touch stops it when its lease ends; remove it")
 	c.demand(at, s.Place)
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
@@ -465,14 +465,14 @@ func (c *checker) taskStep(id string, s *job.Step) {
 }
 
 // constant is what a task has that no expression changes.
-func constant(task *fleet.TaskSpec) fleet.TaskSpec {
-	return fleet.TaskSpec{Type: task.Type, Cluster: "x", Payload: task.Payload, Priority: task.Priority,
+func constant(task *api.TaskSpec) api.TaskSpec {
+	return api.TaskSpec{Type: task.Type, Cluster: "x", Payload: task.Payload, Priority: task.Priority,
 		RequiredCapabilities: task.RequiredCapabilities, PreferredCapabilities: task.PreferredCapabilities,
 		Routes: task.Routes, ExpiresIn: task.ExpiresIn}
 }
 
 // ofAnotherLevel refuses what the job says of all of its tasks.
-func (c *checker) ofAnotherLevel(at string, task *fleet.TaskSpec) {
+func (c *checker) ofAnotherLevel(at string, task *api.TaskSpec) {
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
 		"start_at": !task.StartAt.IsZero()} {
 		c.check(!given, at+"."+name, "belongs to the job; remove it here")
@@ -482,7 +482,7 @@ func (c *checker) ofAnotherLevel(at string, task *fleet.TaskSpec) {
 }
 
 // resultCheck checks what is wanted of a step's result.
-func (c *checker) resultCheck(id string, s *job.Step) {
+func (c *checker) resultCheck(id string, s *api.Step) {
 	at := "steps." + id + ".check"
 	c.check(s.ForEach == nil, at, "belongs to a step without for_each: check the results in a step after it")
 	_, _, err := compileSchema(s.Check.Schema)
@@ -508,12 +508,12 @@ func (c *checker) resultCheck(id string, s *job.Step) {
 			c.check(e.kind.TypeName() == "bool" || e.kind.TypeName() == "dyn", field+".that", "must give true or false")
 		}
 	}
-	oneOf(c, at+".exhausted", s.Check.Exhausted, job.ExhaustedReview, job.ExhaustedFail)
+	oneOf(c, at+".exhausted", s.Check.Exhausted, api.CheckExhaustedReview, api.CheckExhaustedFail)
 }
 
 // demand checks what a step, or the instances, ask of their agents; nil: nothing.
-func (c *checker) demand(at string, d *fleet.Demand) {
-	var wrong *fleet.FieldError
+func (c *checker) demand(at string, d *api.Demand) {
+	var wrong *api.FieldError
 	if d != nil && errors.As(d.Validate(), &wrong) {
 		c.report(at+"."+wrong.Field, "%s", wrong.Err)
 	}

@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/api"
 )
 
 // template has the texts of a task checked that hold expressions.
-func (c *checker) template(at string, task *fleet.TaskSpec, check func(field, text string)) {
+func (c *checker) template(at string, task *api.TaskSpec, check func(field, text string)) {
 	value, err := taskValue(task)
 	if err != nil {
 		c.report(at, "%s", err)
@@ -24,7 +23,7 @@ func (c *checker) template(at string, task *fleet.TaskSpec, check func(field, te
 }
 
 // taskValue is a task as JSON has it.
-func taskValue(task *fleet.TaskSpec) (any, error) {
+func taskValue(task *api.TaskSpec) (any, error) {
 	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, err
@@ -32,11 +31,11 @@ func taskValue(task *fleet.TaskSpec) (any, error) {
 	return decode(text)
 }
 
-func (c *checker) forEach(id string, s *job.Step) {
+func (c *checker) forEach(id string, s *api.Step) {
 	at := "steps." + id
 	if s.ForEach == nil {
 		c.check(s.Parallel == 0, at+".max_parallel", "belongs to a step with for_each: add that, or remove this")
-		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each: add that, or remove this")
+		c.check(s.Tolerate == api.Tolerance{}, at+".tolerate", "belongs to a step with for_each: add that, or remove this")
 		return
 	}
 	if s.ForEach.Count == 0 {
@@ -46,7 +45,7 @@ func (c *checker) forEach(id string, s *job.Step) {
 
 var outputName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,62}$`)
 
-func (c *checker) outputs(id string, s *job.Step) {
+func (c *checker) outputs(id string, s *api.Step) {
 	at := "steps." + id + ".output"
 	c.check(len(s.Output) <= 32, at,
 		"has %d names, and at most 32 are allowed: put some of them into one map", len(s.Output))
@@ -145,7 +144,7 @@ func (c *checker) compiled(field, step string, e *expression, err error, variabl
 	for _, other := range slices.Sorted(maps.Keys(e.steps)) {
 		c.stepReference(field, step, other, e.steps[other])
 	}
-	if s := c.definition.Steps[step]; s != nil && s.Task != nil && s.Task.Type == fleet.ExecType {
+	if s := c.definition.Steps[step]; s != nil && s.Task != nil && s.Task.Type == api.ExecType {
 		c.check(!e.parsed, field, "reads a field of text: "+lastLine)
 	}
 	for _, compared := range e.statuses {

@@ -6,15 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/payload"
 )
 
 // DefinitionSchema is the JSON Schema of definitions, for editors. Read finds more mistakes than it does.
 var DefinitionSchema = sync.OnceValue(func() json.RawMessage {
-	text, err := document.Indented("A job of Mainstay", definitions.Describe(reflect.TypeFor[job.Definition]()))
+	text, err := document.Indented("A job of Mainstay", definitions.Describe(reflect.TypeFor[api.JobDefinition]()))
 	if err != nil {
 		panic(err) //nolint:forbidigo // the types that are described are in this program
 	}
@@ -27,19 +26,19 @@ type object = map[string]any
 var described = map[reflect.Type]object{
 	reflect.TypeFor[json.RawMessage](): {},
 	reflect.TypeFor[time.Time]():       {"type": "string", "format": "date-time"},
-	reflect.TypeFor[fleet.Duration]():  {"type": "string", "examples": []string{"30s", "1h30m"}},
-	reflect.TypeFor[fleet.Priority]():  {"enum": append([]any{1, 2, 3, 4, 5}, texts(fleet.PriorityNames())...)},
-	reflect.TypeFor[job.Size]():        {"type": []string{"integer", "string"}, "examples": []string{"64KiB", "1MiB"}},
-	reflect.TypeFor[fleet.Port]():      {"type": []string{"integer", "string"}},
-	reflect.TypeFor[job.Tolerate](): {
+	reflect.TypeFor[api.Duration]():    {"type": "string", "examples": []string{"30s", "1h30m"}},
+	reflect.TypeFor[api.Priority]():    {"enum": append([]any{1, 2, 3, 4, 5}, texts(api.PriorityNames())...)},
+	reflect.TypeFor[api.ByteSize]():    {"type": []string{"integer", "string"}, "examples": []string{"64KiB", "1MiB"}},
+	reflect.TypeFor[api.ServicePort](): {"type": []string{"integer", "string"}},
+	reflect.TypeFor[api.Tolerance](): {
 		"anyOf": []object{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "%$"}},
 	},
-	reflect.TypeFor[job.Join](): {
+	reflect.TypeFor[api.StepJoin](): {
 		"anyOf": []object{{"enum": []string{"all", "any"}}, {"type": "integer", "minimum": 1}},
 	},
-	reflect.TypeFor[job.ForEach](): {"anyOf": []object{{"type": "string"}, {
+	reflect.TypeFor[api.ForEach](): {"anyOf": []object{{"type": "string"}, {
 		"type": "object", "required": []string{"count"}, "additionalProperties": false,
-		"properties": object{"count": object{"type": "integer", "minimum": 1, "maximum": fleet.MaxElements}}}}},
+		"properties": object{"count": object{"type": "integer", "minimum": 1, "maximum": api.MaxElements}}}}},
 }
 
 func texts(list []string) (values []any) {
@@ -62,18 +61,18 @@ var definitions = document.Describer{
 	Free: func(in reflect.Type, name string) bool { return in == taskSpec && name != "type" },
 	Refine: func(t reflect.Type, schema object) object {
 		switch t {
-		case reflect.TypeFor[fleet.Recovery]():
-			return object{"anyOf": []object{{"enum": []fleet.RecoveryMode{fleet.ClusterRecover, fleet.LocalRestart,
-				fleet.ManualRecover}}, schema}}
-		case reflect.TypeFor[map[string]*job.Step]():
+		case reflect.TypeFor[api.Recovery]():
+			return object{"anyOf": []object{{"enum": []api.RecoveryMode{api.ClusterRecover, api.LocalRestart,
+				api.ManualRecover}}, schema}}
+		case reflect.TypeFor[map[string]*api.Step]():
 			schema["propertyNames"], schema["minProperties"] = object{"pattern": stepID.String()}, 1
-		case reflect.TypeFor[job.Definition]():
+		case reflect.TypeFor[api.JobDefinition]():
 			schema["oneOf"] = []object{
-				{"required": []string{"steps"}, "properties": object{"type": object{"const": job.Batch}}},
+				{"required": []string{"steps"}, "properties": object{"type": object{"const": api.JobBatch}}},
 				{"required": []string{"instances", "type"}, "properties": object{
-					"type": object{"not": object{"const": job.Batch}}}},
+					"type": object{"not": object{"const": api.JobBatch}}}},
 			}
-		case reflect.TypeFor[job.Step]():
+		case reflect.TypeFor[api.Step]():
 			schema["oneOf"] = []object{{"required": []string{"task"}}, {"required": []string{"approve"}},
 				{"required": []string{"wait"}}}
 		case taskSpec:
@@ -91,4 +90,4 @@ var definitions = document.Describer{
 	},
 }
 
-var taskSpec = reflect.TypeFor[fleet.TaskSpec]()
+var taskSpec = reflect.TypeFor[api.TaskSpec]()

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/payload"
 )
@@ -81,7 +81,7 @@ func EventFacts(event json.RawMessage) (Facts, error) {
 
 // Trigger says whether an event starts a run, with which key, and with which inputs.
 func (v *Evaluator) Trigger(
-	ctx context.Context, t *job.EventTrigger, facts Facts,
+	ctx context.Context, t *api.EventTrigger, facts Facts,
 ) (starts bool, key string, inputs json.RawMessage, err error) {
 	if t.Where != "" {
 		if starts, err = v.Bool(ctx, t.Where, facts); err != nil || !starts {
@@ -201,7 +201,7 @@ const noSuchKey = "no such key: "
 
 // explain is CEL's error for people. It is cut: it may repeat what the expression reads, and is kept.
 func explain(err error) error {
-	text := fleet.Shorten(err.Error(), maxTold)
+	text := api.Shorten(err.Error(), maxTold)
 	if key, found := strings.CutPrefix(text, noSuchKey); found {
 		return fmt.Errorf("there is no %s in what it reads", key)
 	}
@@ -239,7 +239,7 @@ func (v *Evaluator) Time(ctx context.Context, source string, facts Facts) (time.
 		return time.Time{}, errors.New("gives text that is not a time like 2026-11-22T03:00:00Z")
 	}
 	at = at.UTC() // JSON cannot hold all offsets that can be parsed, as +24:00
-	return at, fleet.ValidateTime("the time", at)
+	return at, api.ValidateTime("the time", at)
 }
 
 func kindOf(value any) string {
@@ -259,7 +259,7 @@ func kindOf(value any) string {
 }
 
 // Elements are the elements for which a step runs.
-func (v *Evaluator) Elements(ctx context.Context, each *job.ForEach, facts Facts) ([]any, error) {
+func (v *Evaluator) Elements(ctx context.Context, each *api.ForEach, facts Facts) ([]any, error) {
 	if each.Count > 0 {
 		list := make([]any, each.Count)
 		for i := range list {
@@ -275,16 +275,16 @@ func (v *Evaluator) Elements(ctx context.Context, each *job.ForEach, facts Facts
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("gives %s, not a list", kindOf(value))
-	case len(list) > fleet.MaxElements:
-		return nil, fmt.Errorf("gives %d elements; at most %d are allowed", len(list), fleet.MaxElements)
+	case len(list) > api.MaxElements:
+		return nil, fmt.Errorf("gives %d elements; at most %d are allowed", len(list), api.MaxElements)
 	}
 	return list, nil
 }
 
 // Task fills in a task's expressions. item and index are those of a for_each.
 func (v *Evaluator) Task(
-	ctx context.Context, template *fleet.TaskSpec, facts Facts, item any, index int,
-) (*fleet.TaskSpec, error) {
+	ctx context.Context, template *api.TaskSpec, facts Facts, item any, index int,
+) (*api.TaskSpec, error) {
 	value, err := taskValue(template)
 	if err != nil {
 		return nil, err
@@ -301,12 +301,12 @@ func (v *Evaluator) Task(
 	if spent.given += len(text); spent.given > totalGiven {
 		return nil, errors.New("it and those before it have more than a run may begin with; pass on where large data is")
 	}
-	var task fleet.TaskSpec
-	if err := json.Unmarshal(job.Texts(text, reflect.TypeFor[fleet.TaskSpec]()), &task); err != nil {
+	var task api.TaskSpec
+	if err := json.Unmarshal(job.Texts(text, reflect.TypeFor[api.TaskSpec]()), &task); err != nil {
 		return nil, err
 	}
 	task.Payload = job.PayloadTexts(task.Type, task.Payload)
-	if err := fleet.CheckJSONDepth(task.Payload, fleet.MaxJSONValueDepth); err != nil {
+	if err := api.CheckJSONDepth(task.Payload, api.MaxJSONValueDepth); err != nil {
 		return nil, fmt.Errorf("task.payload: %w", err)
 	}
 	return &task, cmp.Or(task.Validate(), payload.Task(&task))
@@ -381,7 +381,7 @@ func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (stri
 }
 
 // Check says what is wrong with a step's result; nothing: it is as it should be.
-func (v *Evaluator) Check(ctx context.Context, c *job.Check, facts Facts, result json.RawMessage) (wrong []string) {
+func (v *Evaluator) Check(ctx context.Context, c *api.StepCheck, facts Facts, result json.RawMessage) (wrong []string) {
 	wrong = schemaErrors(validate(ctx, c.Schema, result))
 	value, err := decode(result)
 	if err != nil {
@@ -400,8 +400,8 @@ func (v *Evaluator) Check(ctx context.Context, c *job.Check, facts Facts, result
 
 // CheckTask fills in the expressions of the task that checks a step's result.
 func (v *Evaluator) CheckTask(
-	ctx context.Context, template *fleet.TaskSpec, facts Facts, result json.RawMessage,
-) (*fleet.TaskSpec, error) {
+	ctx context.Context, template *api.TaskSpec, facts Facts, result json.RawMessage,
+) (*api.TaskSpec, error) {
 	value, err := decode(result)
 	if err != nil {
 		return nil, fmt.Errorf("read the result: %w", err)

@@ -10,26 +10,28 @@ import (
 	"slices"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
 // Read reads a definition, YAML or JSON, checks it, and makes a plan of it. name stands for the file in problems. Its
 // error is a *document.Error with everything that is wrong.
-func Read(name string, text []byte) (*job.Definition, *job.Plan, error) { return read(name, "", text) }
+func Read(name string, text []byte) (*api.JobDefinition, *job.Plan, error) {
+	return read(name, "", text)
+}
 
 // ReadOf is Read of the definition of a job, which may leave the job's name out.
-func ReadOf(jobName string, text []byte) (*job.Definition, *job.Plan, error) {
+func ReadOf(jobName string, text []byte) (*api.JobDefinition, *job.Plan, error) {
 	return read("", jobName, text)
 }
 
-func read(name, jobName string, text []byte) (*job.Definition, *job.Plan, error) {
+func read(name, jobName string, text []byte) (*api.JobDefinition, *job.Plan, error) {
 	if len(text) > job.MaxDefinition {
 		return nil, nil, &document.Error{Problems: []document.Problem{{File: name,
 			What: fmt.Sprintf("is larger than %d KiB", job.MaxDefinition>>10)}}}
 	}
-	var definition job.Definition
+	var definition api.JobDefinition
 	places, err := document.Read(name, text, &definition, hint)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +49,7 @@ func read(name, jobName string, text []byte) (*job.Definition, *job.Plan, error)
 }
 
 // PlanOf is the plan of a version of a job whose definition was read before. name is the job's full one.
-func PlanOf(name string, version int, d *job.Definition) (*job.Plan, error) {
+func PlanOf(name string, version int, d *api.JobDefinition) (*job.Plan, error) {
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
@@ -61,10 +63,10 @@ func PlanOf(name string, version int, d *job.Definition) (*job.Plan, error) {
 }
 
 // Warnings are what a person may want to know about a plan that is valid.
-func Warnings(d *job.Definition, p *job.Plan) []string {
+func Warnings(d *api.JobDefinition, p *job.Plan) []string {
 	var unmarked []string
 	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Task != nil && s.Safety == fleet.Unmarked {
+		if s := &p.Steps[i]; s.Task != nil && s.Safety == api.Unmarked {
 			unmarked = append(unmarked, s.ID)
 		}
 	}
@@ -92,23 +94,23 @@ func (c *checker) plan() *job.Plan {
 		slices.Sort(s.After)
 		if s.Task != nil {
 			task := c.ofJob(s.Task)
-			s.Safety = cmp.Or(s.Safety, d.Safety, fleet.Unmarked)
+			s.Safety = cmp.Or(s.Safety, d.Safety, api.Unmarked)
 			task.Retry, task.Recovery, task.Timeout = d.Retry, cmp.Or(s.Recovery, d.Recovery), s.Timeout
 			if s.Retry != nil {
 				task.Retry, task.Recovery = *s.Retry, nil
 			} else if s.Recovery != nil {
-				task.Retry = fleet.RetryPolicy{}
+				task.Retry = api.RetryPolicy{}
 			}
 			if s.Beacon != nil {
-				task.BeaconTimeout = fleet.Duration(s.Beacon.Timeout.Or(job.DefaultBeacon))
-			} else if task.Type == fleet.ExecType && s.ForEach == nil {
-				task.BeaconTimeout = fleet.Duration(job.DefaultBeacon)
+				task.BeaconTimeout = api.Duration(s.Beacon.Timeout.Or(job.DefaultBeacon))
+			} else if task.Type == api.ExecType && s.ForEach == nil {
+				task.BeaconTimeout = api.Duration(job.DefaultBeacon)
 			}
 			if s.Place != nil {
 				task.Place = *s.Place
 			}
 			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
-			if s.Safety != fleet.Fenced {
+			if s.Safety != api.Fenced {
 				task.DisconnectGrace = cmp.Or(s.Away, d.Away)
 			}
 			s.Task, s.Retry, s.Recovery, s.Place = task, nil, nil, nil
@@ -122,9 +124,9 @@ func (c *checker) plan() *job.Plan {
 			s.Turns = cmp.Or(s.Turns, job.DefaultTurns)
 		}
 		for i := range s.Tools {
-			s.Tools[i].Safety = cmp.Or(s.Tools[i].Safety, fleet.AtMostOnce)
+			s.Tools[i].Safety = cmp.Or(s.Tools[i].Safety, api.AtMostOnce)
 		}
-		s.OnFailure = cmp.Or(s.OnFailure, job.FailRun)
+		s.OnFailure = cmp.Or(s.OnFailure, api.FailRun)
 		if s.ForEach != nil {
 			s.Parallel = cmp.Or(s.Parallel, job.DefaultParallel)
 		}
@@ -134,7 +136,7 @@ func (c *checker) plan() *job.Plan {
 }
 
 // ofJob is a task with what the job says of all of its tasks.
-func (c *checker) ofJob(task *fleet.TaskSpec) *fleet.TaskSpec {
+func (c *checker) ofJob(task *api.TaskSpec) *api.TaskSpec {
 	d, t := c.definition, *task
 	t.Cluster, t.Tenant, t.Priority = d.Cluster, d.Tenant, cmp.Or(t.Priority, d.Priority)
 	if len(d.Labels) > 0 {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -459,10 +459,10 @@ steps:
   c: {task: {type: echo}, retry: {max_attempts: 2}}
 `))
 	require.NoError(t, err)
-	require.Equal(t, fleet.DefaultRecovery(fleet.LocalRestart, false), *definition.Recovery, "shown with its defaults")
-	require.Equal(t, fleet.LocalRestart, plan.Step("a").Task.Recovery.Mode)
+	require.Equal(t, api.DefaultRecovery(api.LocalRestart, false), *definition.Recovery, "shown with its defaults")
+	require.Equal(t, api.LocalRestart, plan.Step("a").Task.Recovery.Mode)
 	b := plan.Step("b").Task.Recovery
-	require.Equal(t, fleet.ClusterRecover, b.Mode)
+	require.Equal(t, api.ClusterRecover, b.Mode)
 	require.Equal(t, []any{7, "2s", "24h0m0s"}, []any{*b.Restart.Attempts, b.Restart.Delay.String(),
 		b.Restart.Interval.String()})
 	require.Equal(t, 1, *b.Reschedule.Attempts)
@@ -474,8 +474,8 @@ func TestUnmarkedStep(t *testing.T) {
 	_, plan, err := Read("f.yaml", []byte(head+"safety: idempotent\nsteps:\n"+
 		"  a: {task: {type: echo}}\n  b: {task: {type: echo}, safety: unmarked}"))
 	require.NoError(t, err)
-	require.Equal(t, fleet.Idempotent, plan.Step("a").Safety)
-	require.Equal(t, fleet.Unmarked, plan.Step("b").Task.RetrySafety)
+	require.Equal(t, api.Idempotent, plan.Step("a").Safety)
+	require.Equal(t, api.Unmarked, plan.Step("b").Task.RetrySafety)
 }
 
 // A step that runs a command is watched unless it says otherwise.
@@ -521,16 +521,16 @@ steps:
 	left, right, last := plan.Steps[1], plan.Steps[2], plan.Steps[3]
 	require.True(t, left.Dynamic)
 	require.False(t, last.Dynamic)
-	require.Equal(t, fleet.Unmarked, left.Safety)
+	require.Equal(t, api.Unmarked, left.Safety)
 	require.Equal(t, 2, left.Task.Retry.MaxAttempts)
 	require.Equal(t, 5, right.Task.Retry.MaxAttempts)
 	require.Equal(t, job.DefaultBeacon, left.Task.BeaconTimeout.Std())
-	require.Equal(t, fleet.Fenced, last.Task.RetrySafety)
+	require.Equal(t, api.Fenced, last.Task.RetrySafety)
 	require.Equal(t, map[string]string{"project": "film", "stage": "last"}, last.Task.Labels)
 	require.Equal(t, "acme", last.Task.Tenant)
-	require.Equal(t, fleet.PriorityHigh, last.Task.Priority)
+	require.Equal(t, api.PriorityHigh, last.Task.Priority)
 	require.EqualValues(t, 1<<20, right.ResultLimit)
-	require.Equal(t, fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {}}}, right.Task.Place)
+	require.Equal(t, api.Demand{Ports: map[string]api.PortDemand{"http": {}}}, right.Task.Place)
 	require.Equal(t, job.DefaultParallel, right.Parallel)
 	require.Equal(t, []string{"unmarked is the safety of first, left, right: an attempt that is lost with its agent " +
 		"waits for a person; write safety: idempotent, fenced or at_most_once"},
@@ -579,7 +579,7 @@ func TestEvaluate(t *testing.T) {
 		`"${' x '.trim()}"`:                          `"x"`,
 		`"${run.id}"`:                                `"r-1"`,
 	} {
-		spec, err := v.Task(t.Context(), &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(text)},
+		spec, err := v.Task(t.Context(), &api.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(text)},
 			facts, "ab", 4)
 		require.NoError(t, err, text)
 		require.JSONEq(t, want, string(spec.Payload), text)
@@ -596,14 +596,14 @@ func TestEvaluate(t *testing.T) {
 		`lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))`, facts)
 	require.EqualError(t, err, "takes more work than an expression may; do it in a task")
 
-	list, err := v.Elements(t.Context(), &job.ForEach{List: "steps.list.output.keys"}, facts)
+	list, err := v.Elements(t.Context(), &api.ForEach{List: "steps.list.output.keys"}, facts)
 	require.NoError(t, err)
 	require.Equal(t, []any{"x", "y"}, list)
-	list, err = v.Elements(t.Context(), &job.ForEach{List: "lists.range(101)"}, facts)
+	list, err = v.Elements(t.Context(), &api.ForEach{List: "lists.range(101)"}, facts)
 	require.NoError(t, err)
 	require.Len(t, list, 101, "an array")
 
-	step := &job.PlannedStep{Step: job.Step{Output: map[string]string{"rows": "results.map(r, r.rows)",
+	step := &job.PlannedStep{Step: api.Step{Output: map[string]string{"rows": "results.map(r, r.rows)",
 		"missing": "failed"}}}
 	output, err := v.StepOutput(t.Context(), step, facts, nil, []json.RawMessage{json.RawMessage(`{"rows": 2}`)},
 		[]int{1})
@@ -677,23 +677,23 @@ func TestTriggers(t *testing.T) {
 	var v Evaluator
 	const event = `{"id":"7","source":"/desk","type":"opened","data":{"ticket":"T-7","severity":4}}`
 	for name, c := range map[string]struct {
-		trigger job.EventTrigger
+		trigger api.EventTrigger
 		starts  bool
 		key     string
 		inputs  string
 		problem string
 	}{
-		"always":        {trigger: job.EventTrigger{}, starts: true},
-		"holds":         {trigger: job.EventTrigger{Where: "event.data.severity >= 3"}, starts: true},
-		"does not hold": {trigger: job.EventTrigger{Where: "event.data.severity > 4"}},
-		"no such data":  {trigger: job.EventTrigger{Where: "event.data.color == 'red'"}, problem: "where: there is no color"},
-		"key": {trigger: job.EventTrigger{Key: "event.source + event.data.ticket"}, starts: true,
+		"always":        {trigger: api.EventTrigger{}, starts: true},
+		"holds":         {trigger: api.EventTrigger{Where: "event.data.severity >= 3"}, starts: true},
+		"does not hold": {trigger: api.EventTrigger{Where: "event.data.severity > 4"}},
+		"no such data":  {trigger: api.EventTrigger{Where: "event.data.color == 'red'"}, problem: "where: there is no color"},
+		"key": {trigger: api.EventTrigger{Key: "event.source + event.data.ticket"}, starts: true,
 			key: "/deskT-7"},
-		"a key of a number": {trigger: job.EventTrigger{Key: "event.data.severity"}, starts: true, key: "4"},
-		"an empty key":      {trigger: job.EventTrigger{Key: "''"}, problem: "key: gives an empty text"},
-		"inputs": {trigger: job.EventTrigger{Inputs: []byte(`{"t":"${event.data.ticket}","n":"${event.data.severity}"}`)},
+		"a key of a number": {trigger: api.EventTrigger{Key: "event.data.severity"}, starts: true, key: "4"},
+		"an empty key":      {trigger: api.EventTrigger{Key: "''"}, problem: "key: gives an empty text"},
+		"inputs": {trigger: api.EventTrigger{Inputs: []byte(`{"t":"${event.data.ticket}","n":"${event.data.severity}"}`)},
 			starts: true, inputs: `{"t":"T-7","n":4}`},
-		"wrong inputs": {trigger: job.EventTrigger{Inputs: []byte(`{"t":"${event.data.x}"}`)}, starts: true,
+		"wrong inputs": {trigger: api.EventTrigger{Inputs: []byte(`{"t":"${event.data.x}"}`)}, starts: true,
 			problem: "inputs.t: there is no x"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -719,9 +719,9 @@ func TestTriggers(t *testing.T) {
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	var v Evaluator
-	check := &job.Check{Schema: []byte(`{"type":"object","required":["text","citations"],` +
+	check := &api.StepCheck{Schema: []byte(`{"type":"object","required":["text","citations"],` +
 		`"properties":{"text":{"maxLength":3}}}`),
-		Rules: []job.Rule{{That: "result.citations.all(c, c in inputs.ids)", Else: "cite only what was fetched"}}}
+		Rules: []api.CheckRule{{That: "result.citations.all(c, c in inputs.ids)", Else: "cite only what was fetched"}}}
 	facts, err := FactsOf([]byte(`{"ids":["a","b"]}`), nil, nil)
 	require.NoError(t, err)
 	for result, want := range map[string][]string{

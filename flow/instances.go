@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -21,7 +21,7 @@ func (c *checker) instances() {
 			d.Type)
 		return
 	}
-	if d.Type == "" || d.Type == job.Batch {
+	if d.Type == "" || d.Type == api.JobBatch {
 		c.report("instances", "belongs to a job of type service, system or sysbatch: write one of these as type")
 		return
 	}
@@ -30,16 +30,16 @@ func (c *checker) instances() {
 		"budget": d.Budget != nil} {
 		c.check(!given, field, "belongs to a batch job, and this one is of type %s: remove it", d.Type)
 	}
-	in, service := d.Instances, d.Type == job.Service
+	in, service := d.Instances, d.Type == api.JobService
 	c.check(in.Count == nil || service, "instances.count", "belongs to a service: a %s job has one instance on each agent",
 		d.Type)
 	if in.Service != nil {
-		c.invalid("instances.service.name", fleet.ValidateID("name", in.Service.Name))
+		c.invalid("instances.service.name", api.ValidateID("name", in.Service.Name))
 		for _, tag := range in.Service.Tags {
-			c.invalid("instances.service.tags", fleet.ValidateID("tags", tag))
+			c.invalid("instances.service.tags", api.ValidateID("tags", tag))
 		}
 	}
-	var wrong *fleet.FieldError
+	var wrong *api.FieldError
 	if in.Health != nil && errors.As(in.Health.Validate(), &wrong) {
 		at := "instances.health"
 		if wrong.Field != "" {
@@ -48,7 +48,7 @@ func (c *checker) instances() {
 		c.report(at, "%s", wrong.Err)
 	}
 	if away := in.Disconnect; away != nil {
-		c.check(away.Grace == 0 || d.Safety != fleet.Fenced, "instances.disconnect.grace",
+		c.check(away.Grace == 0 || d.Safety != api.Fenced, "instances.disconnect.grace",
 			"has no use for fenced instances: an agent that is out of touch stops them when its lease ends; remove it, or "+
 				"write safety: idempotent")
 	}
@@ -73,15 +73,15 @@ func (c *checker) update() {
 	if given == nil {
 		return
 	}
-	c.check(u.Order == job.StartFirst || u.Order == job.StopFirst, "update.order", "must be start_first or stop_first")
-	c.check(u.Promote == job.PromoteManual || u.Promote == job.PromoteAuto, "update.promote", "must be manual or auto")
+	c.check(u.Order == api.StartFirst || u.Order == api.StopFirst, "update.order", "must be start_first or stop_first")
+	c.check(u.Promote == api.PromoteManual || u.Promote == api.PromoteAuto, "update.promote", "must be manual or auto")
 	c.check(u.HealthyAfter < u.HealthyWithin, "update.healthy_within", "must be longer than healthy_after, which is %s",
 		u.HealthyAfter.Std())
 	c.check(u.HealthyWithin <= u.ProgressWithin, "update.progress_within",
 		"must not be shorter than healthy_within, which is %s", u.HealthyWithin.Std())
 }
 
-func (c *checker) instanceTask(task *fleet.TaskSpec) {
+func (c *checker) instanceTask(task *api.TaskSpec) {
 	const at = "instances.task"
 	if task == nil {
 		c.report(at, "is missing: say what each instance is, like {type: exec, payload: {command: [serve]}}")
@@ -96,7 +96,7 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 		"keep_running": task.KeepRunning} {
 		c.check(!given, at+"."+name, "belongs to the job, or to none with instances: remove it here")
 	}
-	c.check(task.Timeout == 0 || c.definition.Type == job.Sysbatch, at+".timeout",
+	c.check(task.Timeout == 0 || c.definition.Type == api.JobSysbatch, at+".timeout",
 		"belongs to a sysbatch job: instances of this one run until they are stopped")
 	c.check(task.Place.IsZero(), at+".place", "is written instances.place: put it beside task")
 	for name, to := range map[string]struct {
@@ -117,17 +117,17 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 	if len(c.problems) > 0 {
 		return
 	}
-	spec := job.TaskOf(c.definition, &job.Instance{Name: "0"})
-	spec.Timeout, spec.ExpiresIn, spec.Agent = task.Timeout, fleet.Duration(time.Hour), ""
+	spec := job.TaskOf(c.definition, &api.Instance{Name: "0"})
+	spec.Timeout, spec.ExpiresIn, spec.Agent = task.Timeout, api.Duration(time.Hour), ""
 	c.task(at, &spec, "")
 }
 
 // sharesPort warns of a fixed port that instances check and do not ask for: two of them on a host cannot both have it.
-func sharesPort(d *job.Definition) []string {
+func sharesPort(d *api.JobDefinition) []string {
 	if !d.HasInstances() || d.Instances.Health == nil {
 		return nil
 	}
-	var port fleet.Port
+	var port api.ServicePort
 	switch h := d.Instances.Health; {
 	case h.HTTP != nil:
 		port = h.HTTP.Port

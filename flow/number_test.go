@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -94,7 +94,7 @@ func TestWhatIsPassedOnIsTheSame(t *testing.T) {
 		payload, err := json.Marshal(map[string]any{"value": rapid.SampledFrom(ways).Draw(t, "way"),
 			"text": "<${inputs.x}>"})
 		require.NoError(t, err)
-		task, err := v.Task(context.Background(), &fleet.TaskSpec{Type: "x", Cluster: "c", Payload: payload}, facts, nil, 0)
+		task, err := v.Task(context.Background(), &api.TaskSpec{Type: "x", Cluster: "c", Payload: payload}, facts, nil, 0)
 		require.NoError(t, err)
 		var got struct {
 			Value json.RawMessage
@@ -107,7 +107,7 @@ func TestWhatIsPassedOnIsTheSame(t *testing.T) {
 		require.Equal(t, "<"+want+">", got.Text)
 
 		budget := 1 << 20
-		filled, ok := job.Fill(&fleet.TaskSpec{Type: "x", Cluster: "c", Payload: json.RawMessage(`{"value":"${inputs.x}"}`)},
+		filled, ok := job.Fill(&api.TaskSpec{Type: "x", Cluster: "c", Payload: json.RawMessage(`{"value":"${inputs.x}"}`)},
 			inputs, nil, &budget)
 		require.True(t, ok)
 		require.Equal(t, `{"value":`+value+`}`, string(filled.Payload))
@@ -131,7 +131,7 @@ func TestTextWhereOnlyTextFits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var template fleet.TaskSpec
+			var template api.TaskSpec
 			require.NoError(t, json.Unmarshal([]byte(`{"cluster":"c",`+c.task+`,"payload":`+c.payload+`}`), &template))
 			task, err := v.Task(context.Background(), &template, facts, nil, 0)
 			require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestTextWhereOnlyTextFits(t *testing.T) {
 			require.JSONEq(t, c.want, string(filled.Payload))
 		})
 	}
-	task, err := v.Task(context.Background(), &fleet.TaskSpec{Type: "x", Cluster: "c", Agent: "${inputs.n}",
+	task, err := v.Task(context.Background(), &api.TaskSpec{Type: "x", Cluster: "c", Agent: "${inputs.n}",
 		ShardKey: "${inputs.v}", RequiredCapabilities: []string{"${inputs.n}"},
 		Labels: map[string]string{"a": "${inputs.v}", "b": "${inputs.yes}"}}, facts, nil, 0)
 	require.NoError(t, err)

@@ -1,13 +1,13 @@
 package flow
 
 import (
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/payload"
 )
 
 // payload checks a task's payload, if its type is one of ours, as far as it is known before its expressions are
 // evaluated. Numbers, true and false become the text that is written where only text fits.
-func (c *checker) payload(at string, task *fleet.TaskSpec) {
+func (c *checker) payload(at string, task *api.TaskSpec) {
 	const field = "payload"
 	taken, problems := payload.Template(task.Type, field, task.Payload)
 	for _, p := range problems {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // noLoader refuses references to other documents.
@@ -259,7 +259,7 @@ func placed(at, what string) string {
 	if at == "" {
 		return what
 	}
-	return fleet.Shorten(at, maxTold) + ": " + what
+	return api.Shorten(at, maxTold) + ": " + what
 }
 
 // maxWrong and maxTold bound what is told of one value: the mistakes, and the bytes of each.

@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -25,12 +26,12 @@ func (e *expression) withoutOutput(facts Facts) string {
 			continue
 		}
 		was := "has not ended"
-		switch status, _ := step["status"].(string); job.StepStatus(status) {
-		case job.StepSkipped:
+		switch status, _ := step["status"].(string); api.StepStatus(status) {
+		case api.StepSkipped:
 			was = "was skipped"
-		case job.StepFailed, job.StepPartial:
+		case api.StepFailed, api.StepPartial:
 			was = "failed"
-		case job.StepCompleted:
+		case api.StepCompleted:
 			was = "completed"
 		}
 		return fmt.Sprintf("step %s %s and has no output", id, was)

@@ -6,13 +6,13 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/api"
 )
 
 // comparison is a comparison of a step's status with a text.
 type comparison struct {
 	step  string
-	with  job.StepStatus
+	with  api.StepStatus
 	equal bool // it asks whether they are the same
 }
 
@@ -34,7 +34,7 @@ func comparisons(call ast.CallExpr) (list []comparison) {
 			continue
 		}
 		if text, ok := other.AsLiteral().Value().(string); ok && step != "" {
-			list = append(list, comparison{step, job.StepStatus(text), name == operators.Equals})
+			list = append(list, comparison{step, api.StepStatus(text), name == operators.Equals})
 		}
 	}
 	return list

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -22,26 +22,26 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 const maxArgumentsDepth = 64
 
 // tools checks the tools of a step.
-func (c *checker) tools(id string, s *job.Step) {
+func (c *checker) tools(id string, s *api.Step) {
 	at := "steps." + id
 	if len(s.Tools) == 0 {
 		c.check(s.Turns == 0, at+".max_turns", "belongs to a step with tools: add these, or remove this")
 		return
 	}
-	c.check(s.Task.Type == fleet.ModelTask, at+".tools",
-		"belongs to a step whose task has the type %s: write that, or remove them", fleet.ModelTask)
+	c.check(s.Task.Type == api.ModelTask, at+".tools",
+		"belongs to a step whose task has the type %s: write that, or remove them", api.ModelTask)
 	c.check(s.ForEach == nil, at+".tools", "belongs to a step without for_each: remove one of them")
 	c.check(len(s.Tools) <= job.MaxTools, at+".tools", "has %d tools, and at most %d are allowed: leave out those that "+
 		"the model needs least", len(s.Tools), job.MaxTools)
 	for i, t := range s.Tools {
 		field := fmt.Sprintf("%s.tools[%d]", at, i)
 		if c.check(t.Server != "", field+".server", "is missing: name the server that has the tool, as agents name it") {
-			c.invalid(field+".server", cmp.Or(fleet.ValidateID("server", t.Server),
-				fleet.ValidateID("server", fleet.ToolCapability(t.Server))))
+			c.invalid(field+".server", cmp.Or(api.ValidateID("server", t.Server),
+				api.ValidateID("server", api.ToolCapability(t.Server))))
 		}
 		c.check(toolName.MatchString(t.Name), field+".name",
 			"must be 1 to 64 letters, digits, _ and -: providers of models take no other names")
-		c.check(!slices.ContainsFunc(s.Tools[:i], func(other job.Tool) bool { return other.Name == t.Name }),
+		c.check(!slices.ContainsFunc(s.Tools[:i], func(other api.StepTool) bool { return other.Name == t.Name }),
 			field+".name", "is that of two tools, and the model tells them apart by it: remove one")
 		c.check(len(t.Description) <= 1000, field+".description", "is longer than 1000 bytes: shorten it")
 		c.safety(field+".safety", t.Safety)
@@ -52,7 +52,7 @@ func (c *checker) tools(id string, s *job.Step) {
 
 // Calls are the first that a model asks for in its answer, with names and ids that providers take: those of a model may
 // be anything.
-func Calls(result json.RawMessage) []mesh.ToolCall {
+func Calls(result json.RawMessage) []api.ToolCall {
 	calls := mesh.ReadAnswer(result).ToolCalls
 	calls = calls[:min(job.MaxCalls, len(calls))]
 	ids := map[string]bool{}
@@ -74,9 +74,9 @@ func Calls(result json.RawMessage) []mesh.ToolCall {
 
 // Call is the task of a call that a model asks for. refused says, for the model, why it is not made.
 func Call(
-	ctx context.Context, p *job.Plan, s *job.PlannedStep, call *mesh.ToolCall,
-) (task *fleet.TaskSpec, refused string) {
-	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
+	ctx context.Context, p *job.Plan, s *job.PlannedStep, call *api.ToolCall,
+) (task *api.TaskSpec, refused string) {
+	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
 	switch arguments := bytes.TrimSpace(call.Arguments); {
 	case i < 0:
 		names := make([]string, len(s.Tools))
@@ -84,7 +84,7 @@ func Call(
 			names[i] = s.Tools[i].Name
 		}
 		return nil, "there is no such tool; there are " + strings.Join(names, ", ")
-	case !bytes.HasPrefix(arguments, []byte("{")) || fleet.CheckJSONDepth(arguments, maxArgumentsDepth) != nil:
+	case !bytes.HasPrefix(arguments, []byte("{")) || api.CheckJSONDepth(arguments, maxArgumentsDepth) != nil:
 		return nil, fmt.Sprintf("it was not called: the arguments must be a JSON object of at most %d levels",
 			maxArgumentsDepth)
 	}

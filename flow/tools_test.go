@@ -9,9 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
-	"mainstay.dev/mainstay/mesh"
 )
 
 // What a model writes as the id and the name of a call need not be what providers take.
@@ -58,21 +57,21 @@ steps:
 `))
 	require.NoError(t, err)
 	s := plan.Step("a")
-	require.Equal(t, []any{job.DefaultTurns, fleet.AtMostOnce}, []any{s.Turns, s.Tools[0].Safety})
+	require.Equal(t, []any{job.DefaultTurns, api.AtMostOnce}, []any{s.Turns, s.Tools[0].Safety})
 	deep := `{"x":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`
 	for arguments, want := range map[string]string{
 		`{"x":1}`: "", "\n{}": "", `{"x":"1"}`: "x: got string, want integer", `{"y":1}`: "'y' not allowed",
 		`[]`: "must be a JSON object", `"{"`: "must be a JSON object", ``: "must be a JSON object", deep: "at most 64 levels",
 	} {
-		task, refused := Call(context.Background(), plan, s, &mesh.ToolCall{Name: "n", Arguments: json.RawMessage(arguments)})
+		task, refused := Call(context.Background(), plan, s, &api.ToolCall{Name: "n", Arguments: json.RawMessage(arguments)})
 		require.Equal(t, want == "", task != nil, arguments)
 		require.Contains(t, refused, want)
 		if task != nil {
 			require.Equal(t, map[string]string{"team": "x"}, task.Labels)
-			require.Equal(t, []any{7, "5m0s", fleet.AtMostOnce, "mcp.s"}, []any{task.Retry.MaxAttempts,
+			require.Equal(t, []any{7, "5m0s", api.AtMostOnce, "mcp.s"}, []any{task.Retry.MaxAttempts,
 				task.Timeout.String(), task.RetrySafety, task.RequiredCapabilities[0]})
 		}
 	}
-	_, refused := Call(context.Background(), plan, s, &mesh.ToolCall{Name: "m", Arguments: json.RawMessage(`{}`)})
+	_, refused := Call(context.Background(), plan, s, &api.ToolCall{Name: "m", Arguments: json.RawMessage(`{}`)})
 	require.Equal(t, "there is no such tool; there are n", refused)
 }

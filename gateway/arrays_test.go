@@ -28,8 +28,8 @@ const arraysPath = "/api/v1/agents/arrays"
 func servedArrays(t *testing.T) (*fakeTemporal, http.Handler, *contract.ArrayState) {
 	t.Helper()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	state := &contract.ArrayState{Status: array.ArrayRunning, Counts: array.ElementCounts{Total: 3, Queued: 3}}
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	state := &contract.ArrayState{Status: api.ArrayRunning, Counts: api.ElementCounts{Total: 3, Queued: 3}}
 	f.onStart = func(e *execution) {
 		if _, is := e.input.(contract.ArrayInput); is {
 			e.query = func() (any, error) { return state, nil }
@@ -45,7 +45,7 @@ func TestAnArrayIsSubmittedOnce(t *testing.T) {
 	const body = `{"id":"a-1","type":"render","cluster":"default","items":[1,2,3],"tolerate":1,"priority":2,"labels":{"x":"y"}}`
 	first := answer[api.Array](t, do(h, http.MethodPost, arraysPath, body), http.StatusAccepted)
 	require.Equal(t, "a-1", first.ID)
-	require.Equal(t, array.ElementCounts{Total: 3, Queued: 3}, first.Counts)
+	require.Equal(t, api.ElementCounts{Total: 3, Queued: 3}, first.Counts)
 	e := f.executions[contract.ArrayWorkflowID("a-1")]
 	in := e.input.(contract.ArrayInput)
 	require.Equal(t, contract.ClusterLane("default"), in.Lane)
@@ -145,25 +145,25 @@ func TestAnArrayTellsWhatWaitsInItsLane(t *testing.T) {
 	waits.ActivityId = contract.AttemptActivityID(array.BundleID("a-1", 2), 1)
 	runs.ActivityId = contract.AttemptActivityID(array.BundleID("a-1", 1), 1)
 	e.pending = []*workflowpb.PendingActivityInfo{waits, runs}
-	state.Counts = array.ElementCounts{Total: 9, Running: 7, Queued: 2}
+	state.Counts = api.ElementCounts{Total: 9, Running: 7, Queued: 2}
 	state.Flying = map[string]int{array.BundleID("a-1", 1): 4, array.BundleID("a-1", 2): 3}
 	got := answer[api.Array](t, do(h, http.MethodGet, arraysPath+"/a-1", ""), http.StatusOK)
-	require.Equal(t, array.ElementCounts{Total: 9, Running: 4, Queued: 5}, got.Counts)
+	require.Equal(t, api.ElementCounts{Total: 9, Running: 4, Queued: 5}, got.Counts)
 	bundle := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+array.BundleID("a-1", 1), ""), http.StatusOK)
-	require.Equal(t, fleet.TaskRunning, bundle.Status)
+	require.Equal(t, api.TaskRunning, bundle.Status)
 	require.Equal(t, "a", bundle.Attempts[0].AgentID)
 	e.query = func() (any, error) {
-		return contract.ElementsPage{Elements: []array.ElementEntry{{Number: 5, Status: array.Running,
+		return contract.ElementsPage{Elements: []api.ElementEntry{{Number: 5, Status: api.ElementRunning,
 			Delivery: array.BundleID("a-1", 1), Why: "in delivery 1"}}}, nil
 	}
 	element := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+array.ElementID("a-1", 5), ""), http.StatusOK)
-	require.Equal(t, fleet.TaskRunning, element.Status)
+	require.Equal(t, api.TaskRunning, element.Status)
 	require.Equal(t, "a", element.Attempts[0].AgentID)
 	e.query = func() (any, error) {
-		return contract.ElementsPage{Elements: []array.ElementEntry{{Number: 8, Status: array.DeadLetter, Why: "no disk"}}}, nil
+		return contract.ElementsPage{Elements: []api.ElementEntry{{Number: 8, Status: api.ElementDeadLetter, Why: "no disk"}}}, nil
 	}
 	element = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+array.ElementID("a-1", 8), ""), http.StatusOK)
-	require.Equal(t, fleet.TaskDeadLetter, element.Status)
+	require.Equal(t, api.TaskDeadLetter, element.Status)
 	require.Equal(t, "no disk", element.Why)
 	for _, none := range []string{array.BundleID("a-1", 3), "a-1~.", "a-1~.x", array.ElementID("none", 1)} {
 		problem(t, do(h, http.MethodGet, tasksPath+"/"+none, ""), http.StatusNotFound, protocol.CodeUnknownTask)
@@ -175,13 +175,13 @@ func TestResultsOfAnArray(t *testing.T) {
 	f, h, _ := servedArrays(t)
 	do(h, http.MethodPost, arraysPath, `{"id":"a-1","type":"x","cluster":"default","count":5}`)
 	e := f.executions[contract.ArrayWorkflowID("a-1")]
-	done := func(number int) fleet.ElementResult {
-		return fleet.ElementResult{Number: number, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`7`), Milliseconds: 2}
+	done := func(number int) api.ElementResult {
+		return api.ElementResult{Number: number, Outcome: api.AttemptCompleted, Output: json.RawMessage(`7`), Milliseconds: 2}
 	}
-	failed := fleet.ElementResult{Number: 4, Outcome: fleet.AttemptFailed, Error: "no disk"}
-	for n, results := range [][]fleet.ElementResult{{done(1), failed, done(0)}, {done(2), done(3)}} {
+	failed := api.ElementResult{Number: 4, Outcome: api.AttemptFailed, Error: "no disk"}
+	for n, results := range [][]api.ElementResult{{done(1), failed, done(0)}, {done(2), done(3)}} {
 		e.history = append(e.history, deliveryEvents(n+1, contract.AttemptReport{AgentID: "a",
-			Outcome: fleet.AttemptCompleted, Elements: results})...)
+			Outcome: api.AttemptCompleted, Elements: results})...)
 	}
 	type page struct {
 		Results []api.ArrayResult

@@ -18,7 +18,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/store"
@@ -61,7 +61,7 @@ func spend(ctx context.Context, wait time.Duration) error {
 // time.
 func (s *slowTemporal) batches(t *testing.T) (submit func(tenant string, n int) (batchAnswer, time.Duration)) {
 	t.Helper()
-	s.withCluster(fleet.ClusterConfig{Name: "default"})
+	s.withCluster(api.ClusterConfig{Name: "default"})
 	server := httpapi.New(httpapi.Options{Gate: asTenant{}})
 	gateway.New(gateway.Options{Store: store.Store{Client: s}, Registerer: prometheus.NewRegistry()}).
 		Register(server.API())

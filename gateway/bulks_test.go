@@ -17,7 +17,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -82,7 +81,7 @@ func TestBulkDryRun(t *testing.T) {
 func TestBulkIsStartedAndRead(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "studio"})
+	f.withCluster(api.ClusterConfig{Name: "studio"})
 	f.withDelivered(3, 0)
 	h := serve(t, f)
 	bulk := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath,
@@ -91,11 +90,11 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	require.Equal(t, "acme", e.options.Priority.FairnessKey)
 	in := e.input.(contract.BulkInput)
 	require.Equal(t, bulk.ID, in.ID)
-	require.Equal(t, fleet.PriorityHigh, in.Spec.Priority)
-	require.Equal(t, fleet.TaskFilter{Cluster: "studio", Tenant: "acme", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
+	require.Equal(t, api.PriorityHigh, in.Spec.Priority)
+	require.Equal(t, api.TaskFilter{Cluster: "studio", Tenant: "acme", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
 
 	e.query = func() (any, error) {
-		return contract.BulkState{Status: fleet.BulkRunning, Expected: 3,
+		return contract.BulkState{Status: api.BulkRunning, Expected: 3,
 			BulkCounts: contract.BulkCounts{Matched: 2, Done: 2}}, nil
 	}
 	got := answer[api.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID, ""), http.StatusOK)
@@ -107,9 +106,9 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{
 			WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(
-				contract.BulkState{Status: fleet.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
+				contract.BulkState{Status: api.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
 	got = answer[api.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID+"?wait=30s", ""), http.StatusOK)
-	require.Equal(t, fleet.BulkCancelled, got.Status)
+	require.Equal(t, api.BulkCancelled, got.Status)
 	require.Equal(t, "enough", got.Why)
 	problem(t, do(h, http.MethodPost, bulkPath+"/"+bulk.ID+"/cancel", ""), http.StatusConflict, protocol.CodeConflict)
 	list := answer[struct{ Bulks []api.Bulk }](t, do(h, http.MethodGet, bulkPath, ""), http.StatusOK)

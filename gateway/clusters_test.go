@@ -32,12 +32,12 @@ func TestClusters(t *testing.T) {
 	h := serve(t, f)
 	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath,
 		`{"name":"web","min_agents":1,"desired_agents":2}`), http.StatusCreated)
-	require.Equal(t, fleet.ActiveActive, created.ReplicationMode)
-	require.Equal(t, fleet.ClusterCritical, created.Status)
+	require.Equal(t, api.ActiveActive, created.ReplicationMode)
+	require.Equal(t, api.ClusterCritical, created.Status)
 	require.NotNil(t, created.CreatedAt)
 	in := f.executions[contract.ClusterWorkflowID("web")].input.(contract.ClusterInput)
 	require.Equal(t, 2, in.Config.DesiredAgents)
-	require.Equal(t, fleet.DefaultMaxAgents, in.Config.MaxAgents)
+	require.Equal(t, api.DefaultMaxAgents, in.Config.MaxAgents)
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"web"}`), 409, protocol.CodeClusterExists)
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","min_agents":3,"desired_agents":2}`), 422,
 		protocol.CodeInvalidRequest)
@@ -46,14 +46,14 @@ func TestClusters(t *testing.T) {
 	// No worker answers yet: the list still has it, with what it was created with.
 	list := answer[struct{ Clusters []api.Cluster }](t, do(h, http.MethodGet, clustersPath, ""), http.StatusOK)
 	require.Len(t, list.Clusters, 1)
-	require.Equal(t, fleet.ClusterUnknown, list.Clusters[0].Status)
+	require.Equal(t, api.ClusterUnknown, list.Clusters[0].Status)
 	require.Equal(t, 2, list.Clusters[0].DesiredAgents)
 	problem(t, do(h, http.MethodGet, clustersPath+"/web", ""), 503, protocol.CodeUnavailable)
 
-	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-2", Status: fleet.AgentSuspect})
+	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: api.AgentOnline},
+		fleet.Member{AgentID: "a-2", Status: api.AgentSuspect})
 	got := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/web", ""), http.StatusOK)
-	require.Equal(t, fleet.ClusterDegraded, got.Status)
+	require.Equal(t, api.ClusterDegraded, got.Status)
 	require.Equal(t, 1, got.HealthyAgentCount)
 	require.Equal(t, 2, got.AgentCount)
 	problem(t, do(h, http.MethodGet, clustersPath+"/canary", ""), 404, protocol.CodeUnknownCluster)
@@ -63,8 +63,8 @@ func TestClusters(t *testing.T) {
 func TestChangeAndDeleteCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4},
-		Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline}}}
+	state := &fleet.Cluster{Config: api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 4},
+		Members: []fleet.Member{{AgentID: "a-1", Status: api.AgentOnline}}}
 	e := f.withClusterState(state)
 	var forced bool
 	e.update = func(name string, arg any) (any, error) {
@@ -84,7 +84,7 @@ func TestChangeAndDeleteCluster(t *testing.T) {
 		http.StatusOK)
 	require.Equal(t, 3, changed.DesiredAgents)
 	require.Equal(t, 4, state.Config.Shards, "what is fixed keeps its value")
-	require.Equal(t, fleet.Sharded, state.Config.ReplicationMode)
+	require.Equal(t, api.Sharded, state.Config.ReplicationMode)
 	problem(t, do(h, http.MethodPut, clustersPath+"/keyed", `{"name":"other"}`), 422, protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPut, clustersPath+"/canary", `{}`), 404, protocol.CodeUnknownCluster)
 
@@ -99,20 +99,20 @@ func TestSettingsOfFailover(t *testing.T) {
 	f := newFake()
 	h := serve(t, f)
 	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"plain"}`), http.StatusCreated)
-	require.Equal(t, fleet.Duration(3*time.Second), created.RoleLease)
-	require.Equal(t, fleet.Duration(5*time.Minute), created.TransferTimeout)
-	require.Equal(t, fleet.BrakePolicy{Share: .5, MinLost: 3, Window: fleet.Duration(10 * time.Second)}, created.Brake)
+	require.Equal(t, api.Duration(3*time.Second), created.RoleLease)
+	require.Equal(t, api.Duration(5*time.Minute), created.TransferTimeout)
+	require.Equal(t, api.BrakePolicy{Share: .5, MinLost: 3, Window: api.Duration(10 * time.Second)}, created.Brake)
 
 	body := `{"name":"tuned","role_lease":"2s","task_transfer_timeout":"00:01:00","brake":{"share":0.25,"min_lost":7,"window":"30s"}}`
 	w := do(h, http.MethodPost, clustersPath, body)
 	require.Contains(t, w.Body.String(), `"role_lease":"2s"`, "durations are text")
 	created = answer[api.Cluster](t, w, http.StatusCreated)
-	brake := fleet.BrakePolicy{Share: .25, MinLost: 7, Window: fleet.Duration(30 * time.Second)}
+	brake := api.BrakePolicy{Share: .25, MinLost: 7, Window: api.Duration(30 * time.Second)}
 	require.Equal(t, brake, created.Brake)
 	config := f.executions[contract.ClusterWorkflowID("tuned")].input.(contract.ClusterInput).Config
 	require.Equal(t, brake, config.Brake)
-	require.Equal(t, fleet.Duration(2*time.Second), config.RoleLease)
-	require.Equal(t, fleet.Duration(time.Minute), config.TransferTimeout)
+	require.Equal(t, api.Duration(2*time.Second), config.RoleLease)
+	require.Equal(t, api.Duration(time.Minute), config.TransferTimeout)
 	for _, bad := range []string{`"role_lease":"10ms"`, `"role_lease":"soon"`, `"brake":{"share":2}`,
 		`"brake":{"window":"1h"}`, `"brake":{"extra":1}`} {
 		problem(t, do(h, http.MethodPost, clustersPath, `{"name":"bad",`+bad+`}`), 422, protocol.CodeInvalidRequest)
@@ -125,7 +125,7 @@ func TestSettingsOfFailover(t *testing.T) {
 	}
 	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned",
 		`{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
-	require.Equal(t, fleet.Duration(3*time.Second), state.Config.RoleLease)
+	require.Equal(t, api.Duration(3*time.Second), state.Config.RoleLease)
 	require.InDelta(t, 1, state.Config.Brake.Share, 0)
 	require.Equal(t, 3, changed.Brake.MinLost, "what is left out has its default")
 }
@@ -134,7 +134,7 @@ func TestReleaseBrake(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	var got []contract.ReleaseBrakeRequest
-	state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"},
+	state := &fleet.Cluster{Config: api.ClusterConfig{Name: "web"},
 		Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h1"}}}}
 	f.withClusterState(state).update = func(name string, arg any) (any, error) {
 		require.Equal(t, contract.ReleaseBrakeUpdate.Name, name)
@@ -163,20 +163,20 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	online := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Epoch: 1, Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+		return fleet.Member{AgentID: id, Epoch: 1, Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}
 	}
 	show := func(c fleet.Cluster) {
 		c.Config = c.Config.WithDefaults()
 		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
 	}
 	show(fleet.Cluster{
-		Config:  fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive},
+		Config:  api.ClusterConfig{Name: "led", ReplicationMode: api.ActivePassive},
 		Members: []fleet.Member{online("a-1"), online("a-2"), online("a-3")},
 		Leader:  "a-2", LeaderEpoch: 9, Standbys: []string{"a-1"},
 	})
 	show(fleet.Cluster{
-		Config:  fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 3},
+		Config:  api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 3},
 		Members: []fleet.Member{online("s-1"), online("s-2")},
 		Shards:  []fleet.ShardOwner{{Owner: "s-1", Epoch: 4}, {From: "s-1", Epoch: 5}, {Owner: "s-1", Epoch: 6}},
 	})
@@ -186,14 +186,14 @@ func TestRoles(t *testing.T) {
 	require.EqualValues(t, 9, led.LeaderEpoch)
 	require.Equal(t, []string{"a-1"}, led.Standbys)
 	require.Empty(t, led.ShardOwners)
-	roles := map[string]fleet.Role{}
+	roles := map[string]api.Role{}
 	for _, m := range answer[agentPage](t, do(h, http.MethodGet, clustersPath+"/led/members", ""),
 		http.StatusOK).Members {
 		roles[m.ID] = m.Role
 	}
-	require.Equal(t, map[string]fleet.Role{"a-1": fleet.RoleStandby, "a-2": fleet.RoleLeader, "a-3": fleet.RoleMember},
+	require.Equal(t, map[string]api.Role{"a-1": api.RoleStandby, "a-2": api.RoleLeader, "a-3": api.RoleMember},
 		roles)
-	require.Equal(t, fleet.RoleLeader, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""),
+	require.Equal(t, api.RoleLeader, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""),
 		http.StatusOK).Role)
 
 	keyed := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/keyed", ""), http.StatusOK)
@@ -210,12 +210,12 @@ func TestEnsureClusters(t *testing.T) {
 	f := newFake()
 	g := gateway.New(gateway.Options{Store: store.Store{Client: f}})
 	for range 2 {
-		require.NoError(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "a"}, {Name: "b"}}))
+		require.NoError(t, g.EnsureClusters(t.Context(), []api.ClusterConfig{{Name: "a"}, {Name: "b"}}))
 	}
 	require.Len(t, f.executions, 2)
-	require.ErrorContains(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "a", Shards: -1}}), "shards")
+	require.ErrorContains(t, g.EnsureClusters(t.Context(), []api.ClusterConfig{{Name: "a", Shards: -1}}), "shards")
 	f.fail = serviceerror.NewUnavailable("away")
-	require.Error(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "c"}}))
+	require.Error(t, g.EnsureClusters(t.Context(), []api.ClusterConfig{{Name: "c"}}))
 }
 
 type agentPage struct {
@@ -227,15 +227,15 @@ type agentPage struct {
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{Zone: "z1", Group: "g", MaxTasks: 4, Capabilities: []string{"gpu"}, PID: 7,
+	f.withCluster(api.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{Zone: "z1", Group: "g", MaxTasks: 4, Capabilities: []string{"gpu"}, PID: 7,
 				Host: "h"}, Hub: "hub-1"},
-		fleet.Member{AgentID: "a-2", Instance: "two", Status: fleet.AgentOffline,
-			AgentProfile: fleet.AgentProfile{Zone: "z2"},
+		fleet.Member{AgentID: "a-2", Instance: "two", Status: api.AgentOffline,
+			AgentProfile: api.AgentProfile{Zone: "z2"},
 			StatusSince:  time.Unix(1, 0)})
-	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b",
-		Status: fleet.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b",
+		Status: api.AgentOnline})
 	beat := func(agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{
 			WorkerIdentity:        contract.AgentIdentity("east", agent),
@@ -290,7 +290,7 @@ func TestAgents(t *testing.T) {
 func TestPathsOfTheHubFitBeside(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withTask(contract.TaskState{Status: fleet.TaskReview})
+	f.withTask(contract.TaskState{Status: api.TaskReview})
 	s := httpapi.New(httpapi.Options{})
 	type hubOutput struct{ Body struct{ Hub string } }
 	register := func(id, method, path string) {
@@ -317,8 +317,8 @@ func TestPathsOfTheHubFitBeside(t *testing.T) {
 	}
 	require.Equal(t, "t-1", answer[api.Task](t, do(s.Handler(), http.MethodGet, tasksPath+"/t-1", ""),
 		http.StatusOK).ID)
-	for _, word := range fleet.ReservedAgentIDs {
-		require.Error(t, fleet.ValidateAgentID(word))
+	for _, word := range api.ReservedAgentIDs {
+		require.Error(t, api.ValidateAgentID(word))
 	}
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 		f.executions[contract.TaskWorkflowID("t-1")].info.GetStatus())

@@ -19,18 +19,18 @@ import (
 func newRegistry() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
 	began := time.Unix(1_800_000_000, 0).UTC()
-	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu", "ssd"},
+	f.withCluster(api.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu", "ssd"},
 				Metadata: map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began}},
-		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: fleet.AgentDraining,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2, TaskTypes: []string{"render"},
+		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: api.AgentDraining,
+			AgentProfile: api.AgentProfile{MaxTasks: 2, TaskTypes: []string{"render"},
 				Metadata: map[string]string{"rack": "8"}},
-			Health: &fleet.MemberHealth{Level: fleet.HealthWarning}},
-		fleet.Member{AgentID: "gone", Status: fleet.AgentOffline, AgentProfile: fleet.AgentProfile{MaxTasks: 2}},
-		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu"}},
-			Health:       &fleet.MemberHealth{Level: fleet.HealthDegraded}})
+			Health: &fleet.MemberHealth{Level: api.HealthWarning}},
+		fleet.Member{AgentID: "gone", Status: api.AgentOffline, AgentProfile: api.AgentProfile{MaxTasks: 2}},
+		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu"}},
+			Health:       &fleet.MemberHealth{Level: api.HealthDegraded}})
 	used := func(agent string, n int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: "i",
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: n}}
@@ -40,7 +40,7 @@ func newRegistry() *fakeHub {
 		if queue == contract.HubQueue("h2") {
 			return contract.ReadTasksResult{}, serviceerror.NewUnavailable("canary")
 		}
-		return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1,
+		return contract.ReadTasksResult{Agents: map[string][]api.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1,
 			StartedAt: &began, Percent: 40}, {TaskID: "t-2", Attempt: 3}}}}, nil
 	}
 	return f
@@ -50,8 +50,8 @@ func newRegistry() *fakeHub {
 func TestLiveStatusIsTheStatus(t *testing.T) {
 	t.Parallel()
 	since := time.Unix(1_800_000_000, 0).UTC()
-	for status, reason := range map[fleet.AgentStatus]string{
-		fleet.AgentSuspect: "connection closed", fleet.AgentWarning: "silent", fleet.AgentStopping: "leaves",
+	for status, reason := range map[api.AgentStatus]string{
+		api.AgentSuspect: "connection closed", api.AgentWarning: "silent", api.AgentStopping: "leaves",
 	} {
 		f := newRegistry()
 		for _, w := range f.workers {
@@ -63,7 +63,7 @@ func TestLiveStatusIsTheStatus(t *testing.T) {
 		require.Equal(t, &since, a.StatusSince)
 		require.Contains(t, a.StatusReason, reason)
 		state := api.WorkerUnknown
-		if status == fleet.AgentStopping {
+		if status == api.AgentStopping {
 			state = api.WorkerDraining
 		}
 		require.Equal(t, state, a.State)
@@ -72,7 +72,7 @@ func TestLiveStatusIsTheStatus(t *testing.T) {
 		listed := answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?status="+string(status), ""), http.StatusOK)
 		require.Len(t, listed.Agents, 2)
 		gone := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/gone", ""), http.StatusOK)
-		require.Equal(t, fleet.AgentOffline, gone.Status)
+		require.Equal(t, api.AgentOffline, gone.Status)
 	}
 }
 
@@ -154,13 +154,13 @@ func TestRegistryView(t *testing.T) {
 	full := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK)
 	require.Equal(t, []string{"t-1", "t-2"}, []string{full.CurrentTasks[0].TaskID, full.CurrentTasks[1].TaskID})
 	require.Equal(t, 40, full.CurrentTasks[0].Percent)
-	require.Equal(t, fleet.HealthHealthy, full.Health)
+	require.Equal(t, api.HealthHealthy, full.Health)
 
 	agents := answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?view=full", ""), http.StatusOK).Agents
 	require.Len(t, agents, 4)
 	require.Len(t, agents[0].CurrentTasks, 2)
 	require.Empty(t, agents[3].CurrentTasks, "a hub that does not answer leaves it open")
-	require.Equal(t, fleet.HealthDegraded, agents[3].Health)
+	require.Equal(t, api.HealthDegraded, agents[3].Health)
 
 	// Without standalone activities the view tells what it can.
 	f.start = serviceerror.NewUnimplemented("no such method")

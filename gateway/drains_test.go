@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -15,20 +16,20 @@ import (
 func TestDrainIsStarted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: api.AgentOnline},
+		fleet.Member{AgentID: "a-2", Status: api.AgentOnline})
 	h := serve(t, f)
-	record := answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-1/drain",
+	record := answer[api.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-1/drain",
 		`{"deadline":"90s","reason":"disk"}`), http.StatusAccepted)
 	workflowID, ok := contract.DrainWorkflowID(record.ID)
 	require.True(t, ok, record.ID)
 	require.Equal(t, contract.DrainInput{ID: record.ID, Cluster: "east", Agents: []string{"a-1"}, Reason: "disk",
-		Timeout: fleet.Duration(90 * time.Second), MaxParallel: 1}, f.executions[workflowID].input)
-	require.Equal(t, []fleet.AgentDrain{{AgentID: "a-1", Status: fleet.DrainWaiting}}, record.Agents)
+		Timeout: api.Duration(90 * time.Second), MaxParallel: 1}, f.executions[workflowID].input)
+	require.Equal(t, []api.AgentDrain{{AgentID: "a-1", Status: api.DrainWaiting}}, record.Agents)
 
-	record = answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-2/drain", ""), http.StatusAccepted)
+	record = answer[api.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-2/drain", ""), http.StatusAccepted)
 	require.Equal(t, 5*time.Minute, record.Timeout.Std())
-	record = answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/clusters/east/drain",
+	record = answer[api.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/clusters/east/drain",
 		`{"agents":["a-2","a-1"],"max_parallel":2}`), http.StatusAccepted)
 	require.Len(t, record.Agents, 2)
 	require.Equal(t, 2, record.MaxParallel)
@@ -37,10 +38,10 @@ func TestDrainIsStarted(t *testing.T) {
 func TestDrainBadRequests(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "east"},
-		Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline},
-			{AgentID: "a-2", Status: fleet.AgentDraining}},
-		Cordons: []fleet.Cordon{{AgentID: "a-2", Status: fleet.AgentDraining, Drain: "east:d1"}}})
+	f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "east"},
+		Members: []fleet.Member{{AgentID: "a-1", Status: api.AgentOnline},
+			{AgentID: "a-2", Status: api.AgentDraining}},
+		Cordons: []fleet.Cordon{{AgentID: "a-2", Status: api.AgentDraining, Drain: "east:d1"}}})
 	h := serve(t, f)
 	for _, bad := range []struct {
 		method, path, body, code string

@@ -17,7 +17,7 @@ import (
 )
 
 // settledCluster is a cluster that takes changes as its workflow does.
-func settledCluster(f *fakeTemporal, config fleet.ClusterConfig) *fleet.ClusterConfig {
+func settledCluster(f *fakeTemporal, config api.ClusterConfig) *api.ClusterConfig {
 	config = config.WithDefaults()
 	e := f.withCluster(config)
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func doWith(h http.Handler, method, target, body string, header ...string) *http
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	config := settledCluster(f, fleet.ClusterConfig{Name: "web", MinAgents: 1})
+	config := settledCluster(f, api.ClusterConfig{Name: "web", MinAgents: 1})
 	h := serve(t, f)
 	path := clustersPath + "/web"
 	seen := do(h, http.MethodGet, path, "")
@@ -82,7 +82,7 @@ func TestIfMatch(t *testing.T) {
 		problem(t, doWith(h, c.method, path, c.body, "If-Match", "canary"), 422, protocol.CodeInvalidRequest)
 	}
 	require.Equal(t, 2, config.MinAgents)
-	require.Equal(t, fleet.DefaultMaxAgents, config.MaxAgents)
+	require.Equal(t, api.DefaultMaxAgents, config.MaxAgents)
 
 	newest := changed.Header().Get("ETag")
 	w := doWith(h, http.MethodPatch, path, `{"max_agents":9}`, "If-Match", `"other", `+newest)
@@ -110,7 +110,7 @@ func TestIfMatch(t *testing.T) {
 func TestConcurrentPatches(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	config := settledCluster(f, fleet.ClusterConfig{Name: "web"})
+	config := settledCluster(f, api.ClusterConfig{Name: "web"})
 	h := serve(t, f)
 	var wg sync.WaitGroup
 	for _, body := range []string{`{"min_agents":1}`, `{"desired_agents":4}`, `{"max_agents":8}`,
@@ -122,14 +122,14 @@ func TestConcurrentPatches(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, fleet.ClusterConfig{Name: "web", MinAgents: 1, DesiredAgents: 4, MaxAgents: 8,
+	require.Equal(t, api.ClusterConfig{Name: "web", MinAgents: 1, DesiredAgents: 4, MaxAgents: 8,
 		TargetGroup: "racks"}.WithDefaults(), *config)
 }
 
 func TestIdempotencyKeyHeader(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "web"})
+	f.withCluster(api.ClusterConfig{Name: "web"})
 	h := serve(t, f)
 	const path = "/api/v1/agents/tasks"
 	body := func(key string) string { return `{"type":"t","cluster":"web"` + key + `}` }

@@ -25,12 +25,12 @@ const failoversPath = "/api/v1/agents/failovers"
 func TestFailoverByHand(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Epoch: 7, Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline}, fleet.Member{AgentID: "a-4",
-			Status: fleet.AgentDraining})
-	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Status: fleet.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Epoch: 7, Status: api.AgentOnline},
+		fleet.Member{AgentID: "a-2", Status: api.AgentOnline},
+		fleet.Member{AgentID: "a-3", Status: api.AgentOffline}, fleet.Member{AgentID: "a-4",
+			Status: api.AgentDraining})
+	f.withCluster(api.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Status: api.AgentOnline})
 	h := serve(t, f)
 	for _, request := range []struct {
 		body string
@@ -78,30 +78,30 @@ func TestFailoverByHand(t *testing.T) {
 // types the work has.
 func TestFailoverTargetMustHandleTheWork(t *testing.T) {
 	t.Parallel()
-	profile := func(types, capabilities string) fleet.AgentProfile {
-		p := fleet.AgentProfile{MaxTasks: 2, TaskTypes: strings.Fields(types)}
+	profile := func(types, capabilities string) api.AgentProfile {
+		p := api.AgentProfile{MaxTasks: 2, TaskTypes: strings.Fields(types)}
 		p.Capabilities = strings.Fields(capabilities)
 		return p
 	}
-	member := func(id string, p fleet.AgentProfile) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: fleet.AgentOnline, AgentProfile: p}
+	member := func(id string, p api.AgentProfile) fleet.Member {
+		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline, AgentProfile: p}
 	}
 	f := &fakeHub{fakeTemporal: newFake()}
-	f.withCluster(fleet.ClusterConfig{Name: "east"}, member("any", profile("", "")), member("both",
+	f.withCluster(api.ClusterConfig{Name: "east"}, member("any", profile("", "")), member("both",
 		profile("echo exec", "gpu")), member("echo", profile("echo", "")), member("exec", profile("exec", "")))
-	f.withCluster(fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded}, member("s-1", profile("", "")),
+	f.withCluster(api.ClusterConfig{Name: "parted", ReplicationMode: api.Sharded}, member("s-1", profile("", "")),
 		member("s-2", profile("", "")))
 	h := serveWith(t, f)
-	work := func(held ...fleet.HeldTask) {
+	work := func(held ...api.HeldTask) {
 		f.tasks = func(string) (contract.ReadTasksResult, error) {
-			return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{"any": held, "exec": held, "s-1": held}}, nil
+			return contract.ReadTasksResult{Agents: map[string][]api.HeldTask{"any": held, "exec": held, "s-1": held}}, nil
 		}
 	}
 	ask := func(agent, body string) *httptest.ResponseRecorder {
 		f.signals = nil
 		return do(h, http.MethodPost, "/api/v1/agents/"+agent+"/failover", body)
 	}
-	work(fleet.HeldTask{TaskID: "t-1", Type: "exec", RequiredCapabilities: []string{"gpu"}})
+	work(api.HeldTask{TaskID: "t-1", Type: "exec", RequiredCapabilities: []string{"gpu"}})
 	for _, target := range []string{"echo", "exec"} { // another type, and no gpu
 		p := problem(t, ask("any", `{"target_agent_id":"`+target+`"}`), 409, protocol.CodeConflict)
 		require.Contains(t, p.Detail, "can run none of the agent's 1 task")
@@ -133,14 +133,14 @@ func TestFailoverTargetMustHandleTheWork(t *testing.T) {
 func TestFailoverTargetHasAFreeSlot(t *testing.T) {
 	t.Parallel()
 	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2}}
+		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{MaxTasks: 2}}
 	}
 	f := &fakeHub{fakeTemporal: newFake()}
-	f.withCluster(fleet.ClusterConfig{Name: "east"}, member("a"), member("full"), member("half"))
-	one, two := fleet.HeldTask{TaskID: "t-1", Type: "exec"}, fleet.HeldTask{TaskID: "t-2", Type: "exec"}
+	f.withCluster(api.ClusterConfig{Name: "east"}, member("a"), member("full"), member("half"))
+	one, two := api.HeldTask{TaskID: "t-1", Type: "exec"}, api.HeldTask{TaskID: "t-2", Type: "exec"}
 	f.tasks = func(string) (contract.ReadTasksResult, error) {
-		return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{
+		return contract.ReadTasksResult{Agents: map[string][]api.HeldTask{
 			"a": {one}, "half": {two}, "full": {one, two}}}, nil
 	}
 	h := serveWith(t, f)
@@ -156,15 +156,15 @@ func TestFailoverTargetHasAFreeSlot(t *testing.T) {
 func TestFailoversOfASessionComeOneByOne(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Epoch: 7, Status: fleet.AgentOnline, Failovers: 1},
-		fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline, Epoch: 8, Failovers: 3})
+	f.withCluster(api.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Epoch: 7, Status: api.AgentOnline, Failovers: 1},
+		fleet.Member{AgentID: "a-2", Status: api.AgentOnline, Epoch: 8, Failovers: 3})
 	under := f.withFailover("a-1", 7)
 	h := serve(t, f)
 	p := problem(t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
 	require.Contains(t, p.Detail, "failover east:a-1:7 of the agent is under way")
 	require.Empty(t, f.signals)
-	under.ended(recorded("a-1", 7, fleet.FailoverSucceeded))
+	under.ended(recorded("a-1", 7, api.FailoverSucceeded))
 	accepted := answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""),
 		http.StatusAccepted)
 	require.Equal(t, "east:a-1:7.2", accepted.FailoverID)
@@ -177,13 +177,13 @@ func TestFailoversOfASessionComeOneByOne(t *testing.T) {
 func TestFailoverRefusesWhatHasNoEffect(t *testing.T) {
 	t.Parallel()
 	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: fleet.AgentOnline}
+		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline}
 	}
 	f := &fakeHub{fakeTemporal: newFake(),
 		tasks: func(string) (contract.ReadTasksResult, error) { return contract.ReadTasksResult{}, nil }}
-	f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive},
+	f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "led", ReplicationMode: api.ActivePassive},
 		Leader: "l-1", Members: []fleet.Member{member("l-1"), member("l-2")}})
-	f.withCluster(fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded}, member("s-1"), member("s-2"))
+	f.withCluster(api.ClusterConfig{Name: "parted", ReplicationMode: api.Sharded}, member("s-1"), member("s-2"))
 	h := serveWith(t, f)
 	for agent, other := range map[string]string{"l-2": "l-1", "s-1": "s-2"} {
 		path := "/api/v1/agents/" + agent + "/failover"
@@ -206,7 +206,7 @@ func (f *fakeTemporal) withFailover(agent string, epoch int64) *execution {
 }
 
 // ended closes a failover with what its workflow returned.
-func (e *execution) ended(record fleet.FailoverRecord) *execution {
+func (e *execution) ended(record api.FailoverRecord) *execution {
 	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, &historypb.HistoryEvent{
 		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
@@ -217,20 +217,20 @@ func (e *execution) ended(record fleet.FailoverRecord) *execution {
 	return e
 }
 
-func recorded(agent string, epoch int64, status fleet.FailoverStatus) fleet.FailoverRecord {
+func recorded(agent string, epoch int64, status api.FailoverStatus) api.FailoverRecord {
 	noticed := time.Unix(1_800_000_000, 0).UTC()
 	began := noticed.Add(40 * time.Millisecond)
 	completed := noticed.Add(time.Second)
-	return fleet.FailoverRecord{
+	return api.FailoverRecord{
 		ID:            contract.FailoverID("east", agent, epoch),
 		Cluster:       "east",
 		FailedAgentID: agent,
 		Epoch:         epoch,
 		TargetAgentID: "a-9",
-		Trigger:       fleet.TriggerLost, Reason: "its connection closed", Status: status, Tasks: 1, TasksTransferred: 1,
-		Transfers: []fleet.Transfer{{TaskID: "t-1", From: agent, To: "a-9", Epoch: 8, RetryCount: 1,
-			Status: fleet.TaskRunning, Why: "its agent was lost", At: &began}},
-		Promoted: "a-9", LeaderEpoch: 9, Shards: []fleet.ShardMove{{Shard: 3, From: agent, To: "a-9", Epoch: 10}},
+		Trigger:       api.TriggerLost, Reason: "its connection closed", Status: status, Tasks: 1, TasksTransferred: 1,
+		Transfers: []api.Transfer{{TaskID: "t-1", From: agent, To: "a-9", Epoch: 8, RetryCount: 1,
+			Status: api.TaskRunning, Why: "its agent was lost", At: &began}},
+		Promoted: "a-9", LeaderEpoch: 9, Shards: []api.ShardMove{{Shard: 3, From: agent, To: "a-9", Epoch: 10}},
 		NoticedAt: noticed, StartedAt: noticed, CompletedAt: &completed,
 	}
 }
@@ -239,10 +239,10 @@ func TestGetFailover(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	get := func(id string) fleet.FailoverRecord {
-		return answer[fleet.FailoverRecord](t, do(h, http.MethodGet, failoversPath+"/"+id, ""), http.StatusOK)
+	get := func(id string) api.FailoverRecord {
+		return answer[api.FailoverRecord](t, do(h, http.MethodGet, failoversPath+"/"+id, ""), http.StatusOK)
 	}
-	want := recorded("a-1", 7, fleet.FailoverRunning)
+	want := recorded("a-1", 7, api.FailoverRunning)
 	want.CompletedAt = nil
 	e := f.withFailover("a-1", 7)
 	e.query = func() (any, error) { return want, nil }
@@ -250,12 +250,12 @@ func TestGetFailover(t *testing.T) {
 
 	e.query = nil
 	partial := get("east:a-1:7")
-	require.Equal(t, fleet.FailoverRunning, partial.Status)
+	require.Equal(t, api.FailoverRunning, partial.Status)
 	require.Contains(t, partial.Error, "no worker answered")
 	require.Equal(t, "a-1", partial.FailedAgentID)
 	require.Equal(t, time.Unix(1_800_000_000, 0).UTC(), partial.StartedAt)
 
-	want = recorded("a-1", 7, fleet.FailoverSucceeded)
+	want = recorded("a-1", 7, api.FailoverSucceeded)
 	e.ended(want)
 	require.Equal(t, want, get("east:a-1:7"))
 
@@ -274,7 +274,7 @@ func TestGetFailover(t *testing.T) {
 			}
 		}
 		broken := get("east:a-1:7")
-		require.Equal(t, fleet.FailoverFailed, broken.Status)
+		require.Equal(t, api.FailoverFailed, broken.Status)
 		require.Contains(t, broken.Error, word)
 		require.NotNil(t, broken.CompletedAt)
 	}
@@ -289,12 +289,12 @@ func TestListFailovers(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	open := f.withFailover("a-3", 3)
-	running := recorded("a-3", 3, fleet.FailoverRunning)
+	running := recorded("a-3", 3, api.FailoverRunning)
 	open.query = func() (any, error) { return running, nil }
 	executions := []*workflowpb.WorkflowExecutionInfo{
 		open.info, f.withFailover("a-4", 4).info,
-		f.withFailover("a-2", 2).ended(recorded("a-2", 2, fleet.FailoverSucceeded)).info,
-		f.withFailover("a-1", 1).ended(recorded("a-1", 1, fleet.FailoverNoTarget)).info,
+		f.withFailover("a-2", 2).ended(recorded("a-2", 2, api.FailoverSucceeded)).info,
+		f.withFailover("a-1", 1).ended(recorded("a-1", 1, api.FailoverNoTarget)).info,
 	}
 	foreign := f.withFailover("a-5", 5).info
 	foreign.Execution.WorkflowId = "not-ours"
@@ -308,8 +308,8 @@ func TestListFailovers(t *testing.T) {
 	}
 	h := serve(t, f)
 	type failoverPage struct {
-		Failovers     []fleet.FailoverRecord `json:"failovers"`
-		NextPageToken string                 `json:"next_page_token"`
+		Failovers     []api.FailoverRecord `json:"failovers"`
+		NextPageToken string               `json:"next_page_token"`
 	}
 	list := func(target, query string) (ids []string, next string) {
 		page := answer[failoverPage](t, do(h, http.MethodGet, failoversPath+target, ""), http.StatusOK)

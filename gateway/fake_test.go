@@ -30,8 +30,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -320,7 +320,7 @@ func (s fakeService) GetWorkflowExecutionHistory(
 }
 
 // deliveryEvents are what a delivery leaves in the history: it was scheduled, and ended so.
-func deliveryEvents(number int, report contract.AttemptReport, log ...fleet.LogLine) []*historypb.HistoryEvent {
+func deliveryEvents(number int, report contract.AttemptReport, log ...api.LogLine) []*historypb.HistoryEvent {
 	scheduled := int64(10 * number)
 	left := payloads(report)
 	if len(log) > 0 {
@@ -335,7 +335,7 @@ func deliveryEvents(number int, report contract.AttemptReport, log ...fleet.LogL
 				Failure: &failurepb.Failure{FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
 					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Details: left}}}}},
 	}
-	if report.Outcome == fleet.AttemptCompleted {
+	if report.Outcome == api.AttemptCompleted {
 		end.EventType = enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 		end.Attributes = &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
 			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{

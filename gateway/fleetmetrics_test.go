@@ -17,6 +17,7 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -82,10 +83,10 @@ func (f *watchedFleet) told(t *testing.T) map[string]float64 {
 func members(online string, offline ...string) []fleet.Member {
 	var all []fleet.Member
 	for _, id := range strings.Fields(online) {
-		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: fleet.AgentOnline, StatusSince: time.Now()})
+		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: api.AgentOnline, StatusSince: time.Now()})
 	}
 	for _, id := range offline {
-		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: fleet.AgentOffline, StatusSince: time.Now()})
+		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: api.AgentOffline, StatusSince: time.Now()})
 	}
 	return all
 }
@@ -94,7 +95,7 @@ func members(online string, offline ...string) []fleet.Member {
 func TestSubmissionsAreCounted(t *testing.T) {
 	t.Parallel()
 	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
-	w.withCluster(fleet.ClusterConfig{Name: "east"})
+	w.withCluster(api.ClusterConfig{Name: "east"})
 	s := httpapi.New(httpapi.Options{})
 	gateway.New(gateway.Options{Store: store.Store{Client: w}, Key: []byte(tokenKey), Registerer: w.registry}).
 		Register(s.API())
@@ -108,7 +109,7 @@ func TestSubmissionsAreCounted(t *testing.T) {
 }
 
 // publish has a hub publish a live status of the agent a.
-func publish(status fleet.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
+func publish(status api.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
 	return func(f *watchedFleet, _ *fleet.Cluster) {
 		f.workers = []*workerpb.WorkerHeartbeat{{WorkerIdentity: contract.AgentIdentity("east", "a"),
 			Plugins: []*workerpb.PluginInfo{contract.StatusPlugin(status, time.Now())}}}
@@ -118,8 +119,8 @@ func publish(status fleet.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
 // Every metric of the fleet is moved by what it names, from one value to another; -1 is no series at all.
 func TestFleetMetricsMove(t *testing.T) {
 	t.Parallel()
-	passive := fleet.ClusterConfig{Name: "east", ReplicationMode: fleet.ActivePassive}
-	sharded := fleet.ClusterConfig{Name: "east", ReplicationMode: fleet.Sharded, Shards: 2}
+	passive := api.ClusterConfig{Name: "east", ReplicationMode: api.ActivePassive}
+	sharded := api.ClusterConfig{Name: "east", ReplicationMode: api.Sharded, Shards: 2}
 	for _, c := range []struct {
 		series   string
 		why      string
@@ -141,20 +142,20 @@ func TestFleetMetricsMove(t *testing.T) {
 			lose, 1, 0},
 		{"stella_agent_up{agent_id=a}", "it is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
 		{"stella_agent_up{agent_id=a}", "it is suspect", fleet.Cluster{Members: members("a")},
-			become(fleet.AgentSuspect), 1, 0},
+			become(api.AgentSuspect), 1, 0},
 		{"stella_agent_up{agent_id=a}", "it is silent", fleet.Cluster{Members: members("a")},
-			publish(fleet.AgentWarning), 1, 0},
+			publish(api.AgentWarning), 1, 0},
 		{"stella_agent_cluster_members{cluster_id=east,status=warning}", "one is silent",
-			fleet.Cluster{Members: members("a b")}, publish(fleet.AgentWarning), 0, 1},
+			fleet.Cluster{Members: members("a b")}, publish(api.AgentWarning), 0, 1},
 		{"stella_agent_cluster_members{cluster_id=east,status=suspect}", "one's connection closed",
-			fleet.Cluster{Members: members("a b")}, publish(fleet.AgentSuspect), 0, 1},
+			fleet.Cluster{Members: members("a b")}, publish(api.AgentSuspect), 0, 1},
 		{"stella_agent_cluster_members{cluster_id=east,status=stopping}", "one stops",
-			fleet.Cluster{Members: members("a b")}, publish(fleet.AgentStopping), 0, 1},
+			fleet.Cluster{Members: members("a b")}, publish(api.AgentStopping), 0, 1},
 		{"stella_agent_up{agent_id=a}", "it is drained", fleet.Cluster{Members: members("a")},
-			become(fleet.AgentDraining), 1, 1},
+			become(api.AgentDraining), 1, 1},
 		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", fleet.Cluster{Members: members("a")},
 			func(_ *watchedFleet, c *fleet.Cluster) {
-				c.Members[0].Status, c.Members[0].Hub = fleet.AgentMaintenance, ""
+				c.Members[0].Status, c.Members[0].Hub = api.AgentMaintenance, ""
 			}, 1, -1},
 		{"stella_agent_up{agent_id=a}", "it says goodbye", fleet.Cluster{Members: members("a")},
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Members = nil }, 1, -1},
@@ -170,7 +171,7 @@ func TestFleetMetricsMove(t *testing.T) {
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Downs.Succeeded++ }, 0, 1},
 		{"mainstay_cluster_scaling_blocked{change=up,cluster_id=east}", "agents do not start",
 			fleet.Cluster{Scaling: &fleet.ScalingState{}},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Blocked = &fleet.Blocked{} }, 0, 1},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Blocked = &api.ScalingBlocked{} }, 0, 1},
 		{"stella_agent_live_agents{}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
 		{"stella_agent_lease_count{agent_id=a}", "it becomes leader",
 			fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},
@@ -203,16 +204,16 @@ func TestFleetMetricsMove(t *testing.T) {
 			count("quarantined"), 0, 6},
 		{"mainstay_events_unmatched{}", "nothing asks for an event", fleet.Cluster{}, count("unmatched"), 0, 6},
 		{"mainstay_cluster_deployments{cluster_id=east,status=failed}", "a new version is not healthy",
-			fleet.Cluster{}, keepsService(job.DeploymentFailed), 0, 1},
+			fleet.Cluster{}, keepsService(api.DeploymentFailed), 0, 1},
 		{"mainstay_cluster_deployments_overdue{cluster_id=east}", "nobody ends a deployment", fleet.Cluster{},
-			keepsService(job.DeploymentRunning), 0, 1},
+			keepsService(api.DeploymentRunning), 0, 1},
 		{"mainstay_cluster_services_short{cluster_id=east}", "an instance of two passes", fleet.Cluster{},
-			keepsService(job.DeploymentFailed), 0, 1},
+			keepsService(api.DeploymentFailed), 0, 1},
 		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
 		{"mainstay_cluster_agents_desired{cluster_id=east}", "rules keep more than is configured", fleet.Cluster{},
 			func(_ *watchedFleet, c *fleet.Cluster) {
-				c.Config.DesiredAgents, c.Config.MaxAgents, c.Config.Scaling.Mode = 2, 20, fleet.ScalingAuto
+				c.Config.DesiredAgents, c.Config.MaxAgents, c.Config.Scaling.Mode = 2, 20, api.ScalingAuto
 				c.Scaling = &fleet.ScalingState{Target: new(10)}
 			}, 0, 10},
 		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{},
@@ -252,9 +253,9 @@ func TestFleetMetricsMove(t *testing.T) {
 	}
 }
 
-func lose(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = fleet.AgentOffline }
+func lose(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = api.AgentOffline }
 
-func become(s fleet.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
+func become(s api.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
 	return func(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = s }
 }
 
@@ -276,16 +277,16 @@ func wait(f *watchedFleet, _ *fleet.Cluster) {
 }
 
 // keepsService has a service of two with one instance that passes, whose newest deployment began long ago.
-func keepsService(status job.DeploymentStatus) func(*watchedFleet, *fleet.Cluster) {
+func keepsService(status api.DeploymentStatus) func(*watchedFleet, *fleet.Cluster) {
 	return func(f *watchedFleet, _ *fleet.Cluster) {
 		j := &job.Job{Name: "web"}
-		j.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "east", Update: &job.Update{},
-			Instances: &job.Instances{Count: new(2), Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", time.Now().Add(-time.Hour))
+		j.Apply(api.JobDefinition{Job: "web", Type: api.JobService, Cluster: "east", Update: &api.JobUpdate{},
+			Instances: &api.Instances{Count: new(2), Task: &api.TaskSpec{Type: "serve"}}}, "ann", time.Now().Add(-time.Hour))
 		j.Deployment().Status = status
-		j.Instances = []job.Instance{{Name: "0", Health: fleet.InstancePassing}, {Name: "1"}}
+		j.Instances = []api.Instance{{Name: "0", Health: api.InstancePassing}, {Name: "1"}}
 		e := open(contract.JobWorkflowID("web"), contract.JobWorkflow)
 		e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{
-			contract.MemoJob: payload(contract.JobNote{Type: job.Service, Count: 2, Deployment: status})}}
+			contract.MemoJob: payload(contract.JobNote{Type: api.JobService, Count: 2, Deployment: status})}}
 		e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
 			contract.AttrCluster.GetName(): payload("east")}}
 		e.query = func() (any, error) { return j, nil }
@@ -328,7 +329,7 @@ func TestFleetThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	inBubble(t, "", func(t *testing.T) {
 		f := watchFleet(t)
-		f.withCluster(fleet.ClusterConfig{Name: "east"}, members("a b")...)
+		f.withCluster(api.ClusterConfig{Name: "east"}, members("a b")...)
 		before := f.told(t)
 		f.fail = errors.New("canary: away")
 		require.Equal(t, before, f.told(t), "it is read every ten seconds at most")
@@ -359,7 +360,7 @@ func TestCountingIsCheap(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		f := watchFleet(t)
 		for _, name := range []string{"c1", "c2", "c3"} {
-			f.withCluster(fleet.ClusterConfig{Name: name})
+			f.withCluster(api.ClusterConfig{Name: name})
 		}
 		f.told(t)
 		require.Equal(t, 6, f.counted, "one for each kind")

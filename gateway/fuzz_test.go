@@ -24,7 +24,7 @@ func fuzzed(f *testing.F) http.Handler {
 	temporal := newFake()
 	cluster := open(contract.ClusterWorkflowID("default"), contract.ClusterWorkflow)
 	cluster.query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "default"}}}, nil
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "default"}}}, nil
 	}
 	cluster.update = func(string, any) (any, error) { return nil, nil }
 	temporal.executions[contract.ClusterWorkflowID("default")] = cluster
@@ -69,7 +69,7 @@ func FuzzSubmit(f *testing.F) {
 		}
 		var task api.Task
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &task))
-		require.NoError(t, fleet.ValidateTaskID(task.ID))
+		require.NoError(t, api.ValidateTaskID(task.ID))
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/agent"
 	"mainstay.dev/mainstay/gateway/array"
 	"mainstay.dev/mainstay/gateway/bulk"
@@ -127,7 +127,7 @@ func (g *Gateway) Register(routes rest.API) {
 }
 
 // EnsureClusters creates those of the clusters that do not exist. It changes none that do.
-func (g *Gateway) EnsureClusters(ctx context.Context, configs []fleet.ClusterConfig) error {
+func (g *Gateway) EnsureClusters(ctx context.Context, configs []api.ClusterConfig) error {
 	return g.clusters.Ensure(ctx, configs)
 }
 

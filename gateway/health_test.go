@@ -18,11 +18,11 @@ import (
 
 func newHealthHub() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
-	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Hub: "h1", Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-2", Hub: "h2", Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline, StatusReason: "its connection closed"},
-		fleet.Member{AgentID: "a-4", Status: fleet.AgentMaintenance})
+	f.withCluster(api.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Hub: "h1", Status: api.AgentOnline},
+		fleet.Member{AgentID: "a-2", Hub: "h2", Status: api.AgentOnline},
+		fleet.Member{AgentID: "a-3", Status: api.AgentOffline, StatusReason: "its connection closed"},
+		fleet.Member{AgentID: "a-4", Status: api.AgentMaintenance})
 	f.workers = []*workerpb.WorkerHeartbeat{{WorkerIdentity: contract.AgentIdentity("east", "a-1"),
 		HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: .5},
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 2, TotalProcessedTasks: 4, TotalFailedTasks: 1}}}
@@ -42,14 +42,14 @@ func TestHealthOfACluster(t *testing.T) {
 	h := serveWith(t, f)
 	got := answer[api.ClusterHealth](t, do(h, http.MethodGet, "/api/v1/agents/clusters/east/health", ""), http.StatusOK)
 	require.Len(t, got.Agents, 4)
-	require.Equal(t, fleet.HealthHealthy, got.Agents[0].Level)
+	require.Equal(t, api.HealthHealthy, got.Agents[0].Level)
 	require.InDelta(t, .9, *got.Agents[0].Score, .001)
 	require.Len(t, got.Agents[0].Factors, 5)
 	require.Empty(t, got.Agents[1].Level, "a hub that does not answer leaves it open")
 	require.Nil(t, got.Agents[1].Score)
 	require.Nil(t, got.Agents[1].ConsecutiveFailures, "nobody has said that it is 0")
 	require.NotEmpty(t, got.Agents[1].Why)
-	require.Equal(t, fleet.HealthFailed, got.Agents[2].Level)
+	require.Equal(t, api.HealthFailed, got.Agents[2].Level)
 	require.Contains(t, got.Agents[2].Why, "its connection closed")
 	require.NotNil(t, got.Agents[2].FailedAt)
 	require.Nil(t, got.Agents[2].Metrics)

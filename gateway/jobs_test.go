@@ -17,7 +17,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -37,7 +36,7 @@ steps:
 
 // withJobs has Job workflows answer as they do.
 func (f *fakeTemporal) withJobs() {
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	f.onStart = func(e *execution) {
 		in, isJob := e.input.(contract.JobInput)
 		if !isJob {
@@ -53,7 +52,7 @@ func (f *fakeTemporal) withJobs() {
 				}
 				j.Apply(r.Definition, r.By, time.Unix(1_800_000_000, 0))
 			case contract.RunRequest:
-				j.Paused = &job.Decision{Action: "pause", By: r.By, Reason: r.Reason}
+				j.Paused = &api.Decision{Action: "pause", By: r.By, Reason: r.Reason}
 			}
 			return j, nil
 		}
@@ -102,7 +101,7 @@ func TestAJobIsAppliedAndItsVersionsCount(t *testing.T) {
 	got := answer[api.Job](t, do(h, http.MethodGet, jobsPath+"/nightly?version=2", ""), http.StatusOK)
 	require.Contains(t, got.Definition.Steps, "last")
 	require.Nil(t, got.Versions[0].Definition)
-	versions := answer[struct{ Versions []job.Version }](t, do(h, http.MethodGet, jobsPath+"/nightly/versions", ""),
+	versions := answer[struct{ Versions []api.JobVersion }](t, do(h, http.MethodGet, jobsPath+"/nightly/versions", ""),
 		http.StatusOK)
 	require.Len(t, versions.Versions, 3)
 	require.Nil(t, versions.Versions[0].Definition, "answers are small")
@@ -172,7 +171,7 @@ func TestADispatchWithAKeyStartsOneRun(t *testing.T) {
 
 	const body = `{"inputs":{"bucket":"docs"},"idempotency_key":"k","start_at":"2026-01-01T00:00:00Z"}`
 	run := answer[api.Run](t, do(h, http.MethodPost, dispatch, body), http.StatusAccepted)
-	require.Equal(t, job.RunRunning, run.Status)
+	require.Equal(t, api.RunRunning, run.Status)
 	require.Len(t, run.Steps, 2)
 	e := f.executions[contract.RunWorkflowID(run.ID)]
 	in := e.input.(contract.RunInput)
@@ -217,8 +216,8 @@ func TestPeopleDecideAboutARun(t *testing.T) {
 	id, e, ledger := started(t, f, h)
 	got := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/"+id+"?include=plan", ""), http.StatusOK)
 	require.Equal(t, []api.PlannedStep{{Step: "list"}, {Step: "merge", Level: 1, After: []string{"list"}}}, got.Plan)
-	require.Equal(t, []job.RunAction{job.PauseRun, job.CancelRun}, got.Actions)
-	require.Equal(t, []job.StepAction{job.SkipStep, job.CompleteStep, job.FailStep}, got.StepActions["merge"])
+	require.Equal(t, []api.RunAction{api.PauseRun, api.CancelRun}, got.Actions)
+	require.Equal(t, []api.StepAction{api.SkipStep, api.CompleteStep, api.FailStep}, got.StepActions["merge"])
 	var asked []any
 	e.update = func(_ string, arg any) (any, error) {
 		asked = append(asked, arg)
@@ -234,11 +233,11 @@ func TestPeopleDecideAboutARun(t *testing.T) {
 		require.Len(t, run.Steps, len(ledger.Steps))
 	}
 	who := contract.RunRequest{By: "local"}
-	require.Contains(t, asked, contract.StepRequest{RunRequest: who, Step: "list", Action: job.RetryStep})
+	require.Contains(t, asked, contract.StepRequest{RunRequest: who, Step: "list", Action: api.RetryStep})
 	require.Contains(t, asked, contract.StepRequest{RunRequest: contract.RunRequest{By: "local", Reason: "by hand"},
-		Step: "list", Action: job.CompleteStep, Output: json.RawMessage(`{"keys":[]}`)})
+		Step: "list", Action: api.CompleteStep, Output: json.RawMessage(`{"keys":[]}`)})
 	require.Contains(t, asked, contract.PauseRunRequest{RunRequest: contract.RunRequest{By: "local", Reason: "x"},
-		Mode: job.PauseFinish})
+		Mode: api.PauseFinish})
 	problem(t, do(h, http.MethodPost, runsPath+"/"+id+"/steps/list/skip", `{"output":1}`), http.StatusUnprocessableEntity,
 		protocol.CodeInvalidRequest)
 	require.Contains(t, problem(t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", ""), http.StatusConflict,
@@ -251,9 +250,9 @@ func TestARunTellsWhoHasItsSteps(t *testing.T) {
 	f, h := served(t)
 	id, e, ledger := started(t, f, h)
 	list, merge := &ledger.Steps[0], &ledger.Steps[1]
-	list.Begun, list.Status = true, job.StepQueued
-	merge.Begun, merge.Status = true, job.StepQueued
-	merge.Elements = []job.Work{{Status: job.StepQueued, TaskID: id + "~merge.0"}, {Status: job.StepQueued,
+	list.Begun, list.Status = true, api.StepQueued
+	merge.Begun, merge.Status = true, api.StepQueued
+	merge.Elements = []api.StepWork{{Status: api.StepQueued, TaskID: id + "~merge.0"}, {Status: api.StepQueued,
 		TaskID: id + "~merge.1"}}
 	element := delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{AgentID: "a-1"})
 	element.ActivityId = contract.AttemptActivityID(id+"~merge.1", 2)
@@ -261,10 +260,10 @@ func TestARunTellsWhoHasItsSteps(t *testing.T) {
 	waits.ActivityId = contract.AttemptActivityID(id+"~list", 1)
 	e.pending = []*workflowpb.PendingActivityInfo{waits, element}
 	steps := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/"+id, ""), http.StatusOK).Steps
-	require.Equal(t, job.StepQueued, steps[0].Status)
-	require.Equal(t, job.StepRunning, steps[1].Status)
-	require.Equal(t, job.StepQueued, steps[1].Elements[0].Status)
-	require.Equal(t, job.StepRunning, steps[1].Elements[1].Status)
+	require.Equal(t, api.StepQueued, steps[0].Status)
+	require.Equal(t, api.StepRunning, steps[1].Status)
+	require.Equal(t, api.StepQueued, steps[1].Elements[0].Status)
+	require.Equal(t, api.StepRunning, steps[1].Elements[1].Status)
 	require.Equal(t, "a-1", steps[1].Elements[1].Attempts[0].AgentID)
 	require.Equal(t, 2, steps[1].Elements[1].Attempts[0].Number)
 }
@@ -273,8 +272,8 @@ func TestARunThatFailedIsRunAgainFromAStep(t *testing.T) {
 	t.Parallel()
 	f, h := served(t)
 	id, e, ledger := started(t, f, h)
-	ledger.Status, ledger.Why = job.RunFailed, "step merge failed"
-	ledger.Steps[0].Status, ledger.Steps[1].Status = job.StepCompleted, job.StepFailed
+	ledger.Status, ledger.Why = api.RunFailed, "step merge failed"
+	ledger.Steps[0].Status, ledger.Steps[1].Status = api.StepCompleted, api.StepFailed
 	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
 	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
@@ -283,22 +282,22 @@ func TestARunThatFailedIsRunAgainFromAStep(t *testing.T) {
 					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Details: payloads(ledger)}}}}}}
 	got := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/"+id+"?wait=1s", ""), http.StatusOK)
 	require.Equal(t, "step merge failed", got.Why)
-	require.Equal(t, []job.RunAction{job.RetryRun}, got.Actions)
+	require.Equal(t, []api.RunAction{api.RetryRun}, got.Actions)
 	require.Empty(t, got.StepActions)
 	problem(t, do(h, http.MethodPost, runsPath+"/"+id+"/cancel", ""), http.StatusConflict, protocol.CodeConflict)
 
 	again := answer[api.Run](t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", ""), http.StatusAccepted)
-	require.Equal(t, job.StepCompleted, again.Steps[0].Status, "what has succeeded is taken over")
-	require.Equal(t, job.StepPending, again.Steps[1].Status)
+	require.Equal(t, api.StepCompleted, again.Steps[0].Status, "what has succeeded is taken over")
+	require.Equal(t, api.StepPending, again.Steps[1].Status)
 	twice := answer[api.Run](t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", ""), http.StatusAccepted)
 	require.Equal(t, again.ID, twice.ID, "sent twice, it is one run")
 	require.True(t, twice.Duplicate)
 	require.False(t, again.Duplicate)
 	in := f.executions[contract.RunWorkflowID(again.ID)].input.(contract.RunInput)
 	require.Equal(t, id, in.Origin.RetryOf)
-	require.Equal(t, job.StepFailed, in.Done.Steps[1].Status)
+	require.Equal(t, api.StepFailed, in.Done.Steps[1].Status)
 	again = answer[api.Run](t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", `{"from":"list"}`), http.StatusAccepted)
-	require.Equal(t, job.StepPending, again.Steps[0].Status)
+	require.Equal(t, api.StepPending, again.Steps[0].Status)
 	problem(t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", `{"from":"none"}`), http.StatusUnprocessableEntity,
 		protocol.CodeInvalidRequest)
 }
@@ -309,22 +308,22 @@ func TestATaskOfARunIsShown(t *testing.T) {
 	id, e, ledger := started(t, f, h)
 	at := time.Unix(1_800_000_000, 0).UTC()
 	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
-	ledger.Status = job.RunCompleted
-	ledger.Steps[0].Work = job.Work{Status: job.StepCompleted, StartedAt: &at, EndedAt: &at,
-		Output: json.RawMessage(`{"keys":[1]}`), Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-1",
-			Outcome: fleet.AttemptCompleted}}}
-	ledger.Steps[1].Status = job.StepSkipped
+	ledger.Status = api.RunCompleted
+	ledger.Steps[0].StepWork = api.StepWork{Status: api.StepCompleted, StartedAt: &at, EndedAt: &at,
+		Output: json.RawMessage(`{"keys":[1]}`), Attempts: []api.Attempt{{Number: 1, AgentID: "a-1",
+			Outcome: api.AttemptCompleted}}}
+	ledger.Steps[1].Status = api.StepSkipped
 	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
 			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{
 				Result: payloads(ledger)}}}
 	task := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~list", ""), http.StatusOK)
-	require.Equal(t, fleet.TaskCompleted, task.Status)
+	require.Equal(t, api.TaskCompleted, task.Status)
 	require.Equal(t, "list", task.Type)
 	require.Equal(t, "a-1", task.Attempts[0].AgentID)
 	require.JSONEq(t, `{"keys":[1]}`, string(task.Result))
 	require.Equal(t, contract.RunWorkflowID(id), task.WorkflowID)
-	require.Equal(t, fleet.TaskCancelled, answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~merge", ""),
+	require.Equal(t, api.TaskCancelled, answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~merge", ""),
 		http.StatusOK).Status)
 	const more = "?include=payload&include=history"
 	task = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~list"+more, ""), http.StatusOK)
@@ -332,10 +331,10 @@ func TestATaskOfARunIsShown(t *testing.T) {
 	require.Len(t, task.History, 1)
 	for _, step := range []string{"merge", "list"} {
 		e.history = append(e.history, deliveryEvents(1, contract.AttemptReport{AgentID: "a-1",
-			Outcome: fleet.AttemptCompleted})...)
+			Outcome: api.AttemptCompleted})...)
 		scheduled := e.history[len(e.history)-2].GetActivityTaskScheduledEventAttributes()
 		scheduled.ActivityId = contract.AttemptActivityID(id+"~"+step, 1)
-		scheduled.Input = payloads(contract.RunTaskInput{Spec: fleet.TaskSpec{Type: step, Cluster: "default", Payload: []byte(`"` + step + `"`)}})
+		scheduled.Input = payloads(contract.RunTaskInput{Spec: api.TaskSpec{Type: step, Cluster: "default", Payload: []byte(`"` + step + `"`)}})
 	}
 	task = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~list"+more, ""), http.StatusOK)
 	require.Equal(t, `"list"`, string(task.Payload), "what the agent got")
@@ -376,32 +375,32 @@ func TestTenantsHaveTheirOwnJobs(t *testing.T) {
 func TestRecoveryIsShown(t *testing.T) {
 	t.Parallel()
 	f, h := served(t)
-	begun, recovery := time.Unix(1_800_000_000, 0).UTC(), fleet.DefaultRecovery(fleet.ManualRecover, false)
-	state := &fleet.PolicyState{NextAction: fleet.ActionReview}
+	begun, recovery := time.Unix(1_800_000_000, 0).UTC(), api.DefaultRecovery(api.ManualRecover, false)
+	state := &api.PolicyState{NextAction: api.ActionReview}
 	answers := func(id, kind string, with any) {
 		e := open(id, kind)
 		e.query = func() (any, error) { return with, nil }
 		f.executions[id] = e
 	}
 	answers(contract.RunWorkflowID("build-1"), contract.RunWorkflow, contract.RunLedger{Ledger: job.Ledger{
-		Status: job.RunBlocked, Steps: []job.Entry{{Step: "a", Work: job.Work{Status: job.StepBlocked, PolicyState: state,
-			Attempts: []fleet.Attempt{{Number: 1, StartedAt: &begun}}},
-			Policy: &job.StepPolicy{Timeout: fleet.Duration(time.Minute), Recovery: &recovery, OnFailure: job.FailRun}}}}})
+		Status: api.RunBlocked, Steps: []api.StepEntry{{Step: "a", StepWork: api.StepWork{Status: api.StepBlocked, PolicyState: state,
+			Attempts: []api.Attempt{{Number: 1, StartedAt: &begun}}},
+			Policy: &api.StepPolicy{Timeout: api.Duration(time.Minute), Recovery: &recovery, OnFailure: api.FailRun}}}}})
 	step := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/build-1", ""), http.StatusOK).Steps[0]
 	require.Equal(t, "review", step.RecoveryStatus)
 	require.True(t, step.RecoveryRequiresReview)
 	require.True(t, begun.Add(time.Minute).Equal(*step.Attempts[0].DeadlineAt))
 
 	web := &job.Job{Name: "web"}
-	web.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "default", Instances: &job.Instances{Count: new(1),
-		Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", begun)
-	web.Instances = []job.Instance{{Name: "0", TaskID: "web~~0.1"}}
+	web.Apply(api.JobDefinition{Job: "web", Type: api.JobService, Cluster: "default", Instances: &api.Instances{Count: new(1),
+		Task: &api.TaskSpec{Type: "serve"}}}, "ann", begun)
+	web.Instances = []api.Instance{{Name: "0", TaskID: "web~~0.1"}}
 	answers(contract.JobWorkflowID("web"), contract.JobWorkflow, web)
 	answers(contract.TaskWorkflowID("web~~0.1"), contract.TaskWorkflow,
-		contract.TaskState{Status: fleet.TaskReview, Recovery: &recovery, PolicyState: state})
+		contract.TaskState{Status: api.TaskReview, Recovery: &recovery, PolicyState: state})
 	shown := answer[api.JobInstances](t, do(h, http.MethodGet, jobsPath+"/web/instances", ""), http.StatusOK)
 	instance := shown.Instances[0]
 	require.Equal(t, "review", instance.RecoveryStatus)
 	require.True(t, instance.RecoveryRequiresReview)
-	require.Equal(t, fleet.ActionReview, instance.PolicyState.NextAction)
+	require.Equal(t, api.ActionReview, instance.PolicyState.NextAction)
 }

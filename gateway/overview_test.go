@@ -17,7 +17,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
@@ -32,25 +31,25 @@ func TestOverview(t *testing.T) {
 	require.Empty(t, empty.Problems)
 	require.Empty(t, empty.Clusters)
 
-	f.withCluster(fleet.ClusterConfig{Name: "web", MinAgents: 1},
-		fleet.Member{AgentID: "a", Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{MaxTasks: 3}},
-		fleet.Member{AgentID: "b", Status: fleet.AgentOffline, StatusSince: time.Now(),
-			AgentProfile: fleet.AgentProfile{MaxTasks: 3}})
+	f.withCluster(api.ClusterConfig{Name: "web", MinAgents: 1},
+		fleet.Member{AgentID: "a", Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 3}},
+		fleet.Member{AgentID: "b", Status: api.AgentOffline, StatusSince: time.Now(),
+			AgentProfile: api.AgentProfile{MaxTasks: 3}})
 	f.executions["cluster/silent"] = open("cluster/silent", "Cluster")
 	f.backlogs = map[string]map[int32]int64{"lane/web": {3: 4}}
 	got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
 	require.Equal(t, api.OverviewAgents{Online: 1, Offline: 1, Slots: 3}, got.Agents)
 	require.Len(t, got.Clusters, 2)
-	require.Equal(t, fleet.ClusterUnknown, got.Clusters[0].Status)
+	require.Equal(t, api.ClusterUnknown, got.Clusters[0].Status)
 	require.Len(t, got.Lanes, 1)
 	require.EqualValues(t, 4, got.Lanes[0].Depth)
-	kinds := map[diagnosis.Kind]string{}
+	kinds := map[api.ProblemKind]string{}
 	for _, p := range got.Problems {
 		kinds[p.Kind] = p.Cluster
 	}
-	require.Equal(t, "silent", kinds[diagnosis.KindUnanswered])
-	require.Equal(t, "web", kinds[diagnosis.KindAgents])
-	require.Equal(t, diagnosis.SeverityCritical, got.Problems[0].Severity)
+	require.Equal(t, "silent", kinds[api.ProblemUnanswered])
+	require.Equal(t, "web", kinds[api.ProblemAgents])
+	require.Equal(t, api.SeverityCritical, got.Problems[0].Severity)
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
 }
 
@@ -58,7 +57,7 @@ func TestOverview(t *testing.T) {
 func TestOverviewsAreShared(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	e := f.withCluster(api.ClusterConfig{Name: "web"})
 	view, asked := e.query, atomic.Int64{}
 	e.query = func() (any, error) {
 		asked.Add(1)
@@ -81,7 +80,7 @@ func TestOverviewsAreShared(t *testing.T) {
 func TestOverviewAfterASlowOne(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	e := f.withCluster(api.ClusterConfig{Name: "web"})
 	view, first := e.query, atomic.Bool{}
 	e.query = func() (any, error) {
 		if first.CompareAndSwap(false, true) {
@@ -99,7 +98,7 @@ func TestOverviewAfterASlowOne(t *testing.T) {
 func TestOverviewShowsBlockedRunsAndArrays(t *testing.T) {
 	t.Parallel()
 	f, since := newFake(), time.Now().Add(-time.Hour).UTC()
-	f.withCluster(fleet.ClusterConfig{Name: "east"})
+	f.withCluster(api.ClusterConfig{Name: "east"})
 	for id, workflow := range map[string]string{contract.RunWorkflowID("build-1"): contract.RunWorkflow,
 		contract.RunWorkflowID("build-2"): contract.RunWorkflow, contract.ArrayWorkflowID("a"): contract.ArrayWorkflow} {
 		e := open(id, workflow)
@@ -110,11 +109,11 @@ func TestOverviewShowsBlockedRunsAndArrays(t *testing.T) {
 		f.executions[id] = e
 	}
 	got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
-	for kind, want := range map[diagnosis.Kind]string{
-		diagnosis.KindRun:   "2 runs of cluster east wait for a person",
-		diagnosis.KindArray: "1 array of cluster east waits for a person",
+	for kind, want := range map[api.ProblemKind]string{
+		api.ProblemRun:   "2 runs of cluster east wait for a person",
+		api.ProblemArray: "1 array of cluster east waits for a person",
 	} {
-		at := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == kind })
+		at := slices.IndexFunc(got.Problems, func(p api.Problem) bool { return p.Kind == kind })
 		require.GreaterOrEqual(t, at, 0)
 		p := got.Problems[at]
 		require.Equal(t, want, p.What)
@@ -126,24 +125,24 @@ func TestOverviewShowsBlockedRunsAndArrays(t *testing.T) {
 func TestOverviewShowsServicesInTrouble(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"})
-	keepsService(job.DeploymentFailed)(&watchedFleet{fakeTemporal: f}, nil)
+	f.withCluster(api.ClusterConfig{Name: "east"})
+	keepsService(api.DeploymentFailed)(&watchedFleet{fakeTemporal: f}, nil)
 	h := serve(t, f)
 	got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
 	require.Equal(t, api.OverviewJobs{Troubled: 1, Lacking: 1, FailedDeployments: 1}, got.Jobs)
 	require.Empty(t, got.Missing)
-	kinds := map[diagnosis.Kind]diagnosis.Problem{}
+	kinds := map[api.ProblemKind]api.Problem{}
 	for _, p := range got.Problems {
 		kinds[p.Kind] = p
 	}
-	require.Equal(t, "job web of cluster east has 1 of 2 healthy instances", kinds[diagnosis.KindJob].What)
-	require.Equal(t, []string{"web"}, kinds[diagnosis.KindDeployment].Jobs)
+	require.Equal(t, "job web of cluster east has 1 of 2 healthy instances", kinds[api.ProblemJob].What)
+	require.Equal(t, []string{"web"}, kinds[api.ProblemDeployment].Jobs)
 
 	listed := answer[struct{ Jobs []api.JobEntry }](t, do(h, http.MethodGet, jobsPath+"?troubled=true", ""), http.StatusOK)
 	require.Len(t, listed.Jobs, 1)
 	require.Equal(t, 1, listed.Jobs[0].Trouble.Healthy)
 	require.Contains(t, listed.Jobs[0].Trouble.Why, "instance 1")
-	keepsService(job.DeploymentSuccessful)(&watchedFleet{fakeTemporal: f}, nil)
+	keepsService(api.DeploymentSuccessful)(&watchedFleet{fakeTemporal: f}, nil)
 	f.executions[contract.JobWorkflowID("web")].query = func() (any, error) { return &job.Job{}, nil }
 	require.Empty(t, answer[struct{ Jobs []api.JobEntry }](t, do(h, http.MethodGet, jobsPath+"?troubled=true", ""),
 		http.StatusOK).Jobs)
@@ -155,25 +154,25 @@ func TestOverviewForgetsThatNobodyCouldTakeOver(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		agent  string
-		status fleet.AgentStatus
+		status api.AgentStatus
 		since  time.Time
 		want   bool
 	}{
-		{"a-1", fleet.AgentOnline, now.Add(time.Second), false},
-		{"a-2", fleet.AgentOnline, now.Add(time.Second), false},
-		{"a-2", fleet.AgentOnline, now.Add(-time.Hour), true}, // it could not
-		{"a-1", fleet.AgentOffline, now, true},
+		{"a-1", api.AgentOnline, now.Add(time.Second), false},
+		{"a-2", api.AgentOnline, now.Add(time.Second), false},
+		{"a-2", api.AgentOnline, now.Add(-time.Hour), true}, // it could not
+		{"a-1", api.AgentOffline, now, true},
 	} {
 		f := newFake()
-		f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: c.agent, Status: c.status,
-			StatusSince: c.since, AgentProfile: fleet.AgentProfile{MaxTasks: 1}})
-		record := recorded("a-1", 7, fleet.FailoverNoTarget)
+		f.withCluster(api.ClusterConfig{Name: "east"}, fleet.Member{AgentID: c.agent, Status: c.status,
+			StatusSince: c.since, AgentProfile: api.AgentProfile{MaxTasks: 1}})
+		record := recorded("a-1", 7, api.FailoverNoTarget)
 		record.NoticedAt, record.CompletedAt = now, &now
 		f.withFailover("a-1", 7).ended(record)
 		got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 		require.Len(t, got.Failovers, 1)
 		require.Equal(t, c.want, slices.ContainsFunc(got.Problems,
-			func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), c)
+			func(p api.Problem) bool { return p.Kind == api.ProblemFailover }), c)
 	}
 }
 
@@ -181,9 +180,9 @@ func TestOverviewForgetsThatNobodyCouldTakeOver(t *testing.T) {
 func TestOverviewCountsAllThatWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	f := &watchedFleet{fakeTemporal: newFake(), counts: map[string]int64{"dead_letter east": 305, "dead_letter west": 2}}
-	f.withCluster(fleet.ClusterConfig{Name: "east"})
-	f.withCluster(fleet.ClusterConfig{Name: "west"})
-	query := contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskDeadLetter})
+	f.withCluster(api.ClusterConfig{Name: "east"})
+	f.withCluster(api.ClusterConfig{Name: "west"})
+	query := contract.TaskQuery(&api.TaskFilter{Status: api.TaskDeadLetter})
 	clusters := []*workflowpb.WorkflowExecutionInfo{f.executions["cluster/east"].info, f.executions["cluster/west"].info}
 	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
 		*workflowservice.ListWorkflowExecutionsResponse, error) {
@@ -200,7 +199,7 @@ func TestOverviewCountsAllThatWaitsForAPerson(t *testing.T) {
 	require.EqualValues(t, 307, got.Tasks.DeadLetter)
 	said := map[string]string{}
 	for _, p := range got.Problems {
-		if p.Kind == diagnosis.KindDeadLetter {
+		if p.Kind == api.ProblemDeadLetter {
 			said[p.Cluster] = p.What
 		}
 	}

@@ -11,13 +11,12 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // problemsOf are an overview's problems of a kind, by cluster.
-func problemsOf(o *api.Overview, kind diagnosis.Kind) map[string]diagnosis.Problem {
-	found := map[string]diagnosis.Problem{}
+func problemsOf(o *api.Overview, kind api.ProblemKind) map[string]api.Problem {
+	found := map[string]api.Problem{}
 	for _, p := range o.Problems {
 		if p.Kind == kind {
 			found[p.Cluster] = p
@@ -36,14 +35,14 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 	}
 	minutes := time.Now().Add(-10 * time.Minute)
 	member := func(id string, health *fleet.MemberHealth) fleet.Member {
-		return fleet.Member{AgentID: id, Status: fleet.AgentOnline, StatusSince: minutes, Hub: "h",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1},
+		return fleet.Member{AgentID: id, Status: api.AgentOnline, StatusSince: minutes, Hub: "h",
+			AgentProfile: api.AgentProfile{MaxTasks: 1},
 			Health:       health}
 	}
-	ill := &fleet.MemberHealth{Level: fleet.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
-	f.withCluster(fleet.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))
+	ill := &fleet.MemberHealth{Level: api.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
+	f.withCluster(api.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))
 	missing := read()
-	require.Equal(t, diagnosis.SeverityWarning, problemsOf(missing, diagnosis.KindHealing)[""].Severity,
+	require.Equal(t, api.SeverityWarning, problemsOf(missing, api.ProblemHealing)[""].Severity,
 		"no worker made the schedule")
 
 	f.schedules.byID = map[string]*workflowservice.DescribeScheduleResponse{contract.HealingScheduleID: {
@@ -52,20 +51,20 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 
 	answer[api.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`),
 		http.StatusOK)
-	require.Equal(t, "kernels", problemsOf(read(), diagnosis.KindHealingPaused)[""].Why,
+	require.Equal(t, "kernels", problemsOf(read(), api.ProblemHealingPaused)[""].Why,
 		"a pause shows at once, whatever is remembered")
-	f.withCluster(fleet.ClusterConfig{Name: "ill"}.WithDefaults(), member("b", nil), member("c", nil), member("d", ill))
-	f.withCluster(fleet.ClusterConfig{Name: "full", MaxAgents: 1,
-		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}.WithDefaults(), member("e", nil))
+	f.withCluster(api.ClusterConfig{Name: "ill"}.WithDefaults(), member("b", nil), member("c", nil), member("d", ill))
+	f.withCluster(api.ClusterConfig{Name: "full", MaxAgents: 1,
+		Scaling: api.ScalingPolicy{Mode: api.ScalingAuto}}.WithDefaults(), member("e", nil))
 	f.backlogs = map[string]map[int32]int64{"lane/full": {3: 40}}
-	held := problemsOf(read(), diagnosis.KindHealingPaused)
+	held := problemsOf(read(), api.ProblemHealingPaused)
 	require.Len(t, held, 1, "the pause itself is told with what it holds up")
 	require.Equal(t, []string{"d"}, held["ill"].Agents)
 	require.Contains(t, held["ill"].Why, "disk errors")
 
 	answer[api.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/resume", ""), http.StatusOK)
 	after := read()
-	require.Empty(t, problemsOf(after, diagnosis.KindHealingPaused))
-	require.Equal(t, "agent d of cluster ill is degraded", problemsOf(after, diagnosis.KindHealth)["ill"].What)
+	require.Empty(t, problemsOf(after, api.ProblemHealingPaused))
+	require.Equal(t, "agent d of cluster ill is degraded", problemsOf(after, api.ProblemHealth)["ill"].What)
 	require.Empty(t, after.Missing)
 }

@@ -21,7 +21,7 @@ import (
 func TestChangesThatMayYetBeMade(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "web"}).update = func(string, any) (any, error) {
+	f.withCluster(api.ClusterConfig{Name: "web"}).update = func(string, any) (any, error) {
 		return nil, client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded)
 	}
 	h := serve(t, f)
@@ -37,7 +37,7 @@ func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	e := f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"},
+	e := f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "web"},
 		Pauses: []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}}})
 	var asked []any
 	e.update = func(name string, arg any) (any, error) {
@@ -69,8 +69,8 @@ func TestPauseAndResume(t *testing.T) {
 func TestChangesOfAClusterAnswerHowItStands(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"},
-		Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline}},
+	e := f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "web"},
+		Members: []fleet.Member{{AgentID: "a-1", Status: api.AgentOnline}},
 		Targets: fleet.Targets{{ID: "db-1", Agent: "a-1"}}})
 	e.update = func(string, any) (any, error) { return contract.Done{}, nil }
 	h := serve(t, f)
@@ -99,20 +99,20 @@ func TestQueueViews(t *testing.T) {
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	member := func(id string, capabilities ...string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 4, Capabilities: capabilities}}
+		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{MaxTasks: 4, Capabilities: capabilities}}
 	}
 	show := func(c fleet.Cluster) {
 		c.Config = c.Config.WithDefaults()
 		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
 	}
 	show(fleet.Cluster{
-		Config: fleet.ClusterConfig{Name: "east"}, Members: []fleet.Member{member("a-1", "gpu"), member("a-2")},
+		Config: api.ClusterConfig{Name: "east"}, Members: []fleet.Member{member("a-1", "gpu"), member("a-2")},
 		CapabilityLanes: fleet.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}},
 		Pauses:          []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
 	})
 	show(fleet.Cluster{
-		Config:  fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 11},
+		Config:  api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 11},
 		Members: []fleet.Member{member("s-1")},
 		Shards:  append(make([]fleet.ShardOwner, 10), fleet.ShardOwner{Owner: "s-1", Epoch: 4}),
 	})
@@ -161,9 +161,9 @@ func TestQueueViews(t *testing.T) {
 	load := answer[api.ClusterLoad](t, do(h, http.MethodGet, clustersPath+"/east/load", ""), http.StatusOK)
 	require.Equal(t, api.ClusterLoad{Cluster: "east", Running: 3, Waiting: 9, Total: 12, Average: 75,
 		Agents: []api.AgentLoad{
-			{AgentID: "a-1", Status: fleet.AgentOnline, Load: new(75.0), Running: 3, Slots: 4,
+			{AgentID: "a-1", Status: api.AgentOnline, Load: new(75.0), Running: 3, Slots: 4,
 				Capabilities: []string{"gpu"}},
-			{AgentID: "a-2", Status: fleet.AgentOnline, Slots: 4, QueueLength: 2, Capabilities: []string{}},
+			{AgentID: "a-2", Status: api.AgentOnline, Slots: 4, QueueLength: 2, Capabilities: []string{}},
 		}}, load)
 
 	keyed := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/keyed/queue", ""), http.StatusOK).Lanes
@@ -189,10 +189,10 @@ func TestQueueViews(t *testing.T) {
 func TestPatchCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	before := fleet.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g",
+	before := api.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g",
 		TenantWeights: map[string]float64{"acme": 5, "old": 2}}.WithDefaults()
 	state := &fleet.Cluster{Config: before}
-	var got fleet.ClusterConfig
+	var got api.ClusterConfig
 	f.withClusterState(state).update = func(_ string, arg any) (any, error) {
 		got = arg.(contract.ConfigureRequest).ClusterConfig
 		state.Config = got
@@ -203,7 +203,7 @@ func TestPatchCluster(t *testing.T) {
 		`{"desired_agents":6,"role_lease":"8s","brake":{"min_lost":5},"tenant_weights":{"acme":7.5,"new":0.1,"old":0}}`),
 		http.StatusOK)
 	want := before
-	want.DesiredAgents, want.RoleLease, want.Brake.MinLost = 6, fleet.Duration(8*time.Second), 5
+	want.DesiredAgents, want.RoleLease, want.Brake.MinLost = 6, api.Duration(8*time.Second), 5
 	want.TenantWeights = map[string]float64{"acme": 7.5, "new": .1}
 	require.Equal(t, want, got)
 	require.Equal(t, want.TenantWeights, patched.TenantWeights)
@@ -238,7 +238,7 @@ func TestTenantWeightIsSubmitted(t *testing.T) {
 func TestFailoverOfAnOfflineAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOffline,
+	f.withCluster(api.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: api.AgentOffline,
 		StatusSince: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)})
 	p := problem(t, do(serve(t, f), http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
 	require.Contains(t, p.Detail, "offline since 2026-11-21T12:00:00Z")

@@ -8,7 +8,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -37,7 +36,7 @@ func TestSchemasAreServed(t *testing.T) {
 func TestPayloadsAreCheckedWhereverTheyComeIn(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	f.withJobs()
 	h := serve(t, f)
 	const wrong = `"cluster":"default","type":"exec","payload":{"command":"make test"}`
@@ -51,14 +50,14 @@ func TestPayloadsAreCheckedWhereverTheyComeIn(t *testing.T) {
 		"body.steps.a.check.task.payload.command": {"PUT", "/api/v1/agents/jobs/j", `{"job":"j","cluster":"default","steps":{"a":{"task":{"type":"x"},"check":{"task":{"type":"exec","payload":{"command":"a"}}}}}}`},
 	} {
 		p := problem(t, do(h, c.method, c.path, c.body), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
-		require.Equal(t, []protocol.ProblemField{{Location: at, Message: list}}, p.Errors)
+		require.Equal(t, []api.ProblemField{{Location: at, Message: list}}, p.Errors)
 	}
 	batch := answer[struct {
 		Tasks []api.BatchItem `json:"tasks"`
 	}](t, do(h, http.MethodPost, tasksPath+"/batch",
 		`[{"cluster":"default","type":"exec","payload":{"command":["make",1]}},{`+wrong+`}]`), http.StatusAccepted)
 	require.Nil(t, batch.Tasks[0].Error)
-	require.Equal(t, []protocol.ProblemField{{Location: "body.payload.command", Message: list}}, batch.Tasks[1].Error.Errors)
+	require.Equal(t, []api.ProblemField{{Location: "body.payload.command", Message: list}}, batch.Tasks[1].Error.Errors)
 	in := f.executions[contract.TaskWorkflowID(batch.Tasks[0].ID)].input.(contract.TaskInput)
 	require.JSONEq(t, `{"command":["make","1"]}`, string(in.Spec.Payload))
 }
@@ -68,7 +67,7 @@ func TestPayloadsAreCheckedWhereverTheyComeIn(t *testing.T) {
 func TestNoIntakeLosesAField(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	f.withJobs()
 	h := serve(t, f)
 	const task = `"cluster":"default","type":"any","retrySafety":"at_most_once"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -87,7 +88,7 @@ func object(t *testing.T, text string) map[string]any {
 func TestGetThenPutChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	var document struct {
 		Paths      map[string]map[string]operationSchema

@@ -20,7 +20,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -35,12 +34,12 @@ const nightly = `{"name":"nightly","cron":"0 3 13 * fri","time_zone":"Europe/Ber
 func TestScheduleIsMadeAndRead(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	made := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
 	require.Equal(t, "0 3 13 * fri", made.Cron)
 	require.Equal(t, "Europe/Berlin", made.TimeZone)
-	require.Equal(t, fleet.OverlapBufferOne, made.Overlap)
+	require.Equal(t, api.OverlapBufferOne, made.Overlap)
 	require.Equal(t, 10*time.Minute, made.CatchupWindow.Std())
 	require.Equal(t, 30*time.Second, made.Jitter.Std())
 	require.Equal(t, 2027, made.StartAt.Year())
@@ -50,7 +49,7 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.JSONEq(t, `{"command":["true"]}`, string(made.Task.Payload))
 	require.Equal(t, map[string]string{"a": "b"}, made.Task.Labels)
 	require.Equal(t, []string{"exit_2"}, made.Task.Retry.NonRetryable)
-	require.Equal(t, fleet.Fenced, made.Task.RetrySafety)
+	require.Equal(t, api.Fenced, made.Task.RetrySafety)
 	require.EqualValues(t, 2, made.Task.Priority)
 
 	s := f.schedules.byID[contract.ScheduleID("acme:nightly")].GetSchedule()
@@ -77,7 +76,7 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 func TestTimesOfSchedulesAreRenewed(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
@@ -104,7 +103,7 @@ func TestTimesOfSchedulesAreRenewed(t *testing.T) {
 func TestAScheduleEnds(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	end := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	made := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
@@ -123,7 +122,7 @@ func TestAScheduleEnds(t *testing.T) {
 func TestScheduleReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
 	paused := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/acme:nightly/pause",
@@ -159,7 +158,7 @@ func TestScheduleReplaced(t *testing.T) {
 func TestPauseWithoutReasonKeepsTheNote(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	note := func(name, action, body string) string {
 		return answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/"+name+"/"+action, body), http.StatusOK).Note
@@ -176,7 +175,7 @@ func TestPauseWithoutReasonKeepsTheNote(t *testing.T) {
 func TestScheduleTrigger(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
 		`{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
@@ -203,7 +202,7 @@ func TestScheduleTrigger(t *testing.T) {
 func TestEachTriggerMakesATaskOfItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	const schedule = `{"name":"poll","interval":"1h","overlap":"allow_all","task":{"type":"poll","cluster":"default"}}`
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, schedule), http.StatusCreated)
@@ -234,7 +233,7 @@ func TestEachTriggerMakesATaskOfItsOwn(t *testing.T) {
 func TestManySchedulesOfATenantAreSpread(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	f.count = func(query string) int64 {
 		if strings.Contains(query, "'acme'") {
 			return 100
@@ -266,7 +265,7 @@ func TestManySchedulesOfATenantAreSpread(t *testing.T) {
 func TestTriggersOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	_, send := tenants(t, f)
 	for _, tenant := range []string{"acme", "beta"} {
 		require.Equal(t, http.StatusCreated, send(tenant, http.MethodPost, schedulesPath,
@@ -293,7 +292,7 @@ func TestTriggersOfATenantAreBounded(t *testing.T) {
 func TestScheduleRuns(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
 		`{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
@@ -347,7 +346,7 @@ func TestScheduleRuns(t *testing.T) {
 func TestScheduleBadRequests(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	for body, location := range map[string]string{
 		`"interval":"1h"`:                    "body.name",

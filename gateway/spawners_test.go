@@ -11,21 +11,20 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func TestSpawnersAreListedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	f := &fakeHub{fakeTemporal: newFake()}
 	f.pollers = map[string][]string{"spawners": {"spawner/yard", "spawner/gone", "spawner/dock"}}
-	end := fleet.SpawnEnd{AgentID: "a-1", Cluster: "c", At: time.Unix(1_800_000_000, 0).UTC(), Reason: "it ended"}
+	end := api.SpawnEnd{AgentID: "a-1", Cluster: "c", At: time.Unix(1_800_000_000, 0).UTC(), Reason: "it ended"}
 	f.spawner = func(queue string) (contract.SpawnerInfo, error) {
 		switch queue {
 		case "spawner/dock":
-			return contract.SpawnerInfo{Name: "dock", Platform: fleet.PlatformDocker, Agents: 2, MaxAgents: 5, CPUs: 8,
-				MemoryBytes: 1 << 30, Ended: []fleet.SpawnEnd{end}}, nil
+			return contract.SpawnerInfo{Name: "dock", Platform: api.PlatformDocker, Agents: 2, MaxAgents: 5, CPUs: 8,
+				MemoryBytes: 1 << 30, Ended: []api.SpawnEnd{end}}, nil
 		case "spawner/yard":
-			return contract.SpawnerInfo{Name: "yard", Platform: fleet.PlatformDocker, Problem: "the engine is away"}, nil
+			return contract.SpawnerInfo{Name: "yard", Platform: api.PlatformDocker, Problem: "the engine is away"}, nil
 		}
 		return contract.SpawnerInfo{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
@@ -35,12 +34,12 @@ func TestSpawnersAreListedAsTheyAre(t *testing.T) {
 		return api.SpawnerSeen{Name: name, LastSeen: time.Unix(1_800_000_000, 0).UTC()}
 	}
 	require.Equal(t, []api.Spawner{
-		{SpawnerSeen: seen("dock"), Platform: fleet.PlatformDocker, Health: api.SpawnerHealthy, Agents: 2, MaxAgents: 5,
-			CPUs: 8, MemoryBytes: 1 << 30, Ended: []fleet.SpawnEnd{end}},
+		{SpawnerSeen: seen("dock"), Platform: api.PlatformDocker, Health: api.SpawnerHealthy, Agents: 2, MaxAgents: 5,
+			CPUs: 8, MemoryBytes: 1 << 30, Ended: []api.SpawnEnd{end}},
 		{SpawnerSeen: seen("gone"), Health: api.SpawnerUnknown, Problem: "it does not answer; it may have ended",
-			Ended: []fleet.SpawnEnd{}},
-		{SpawnerSeen: seen("yard"), Platform: fleet.PlatformDocker, Health: api.SpawnerUnhealthy,
-			Problem: "the engine is away", Ended: []fleet.SpawnEnd{}},
+			Ended: []api.SpawnEnd{}},
+		{SpawnerSeen: seen("yard"), Platform: api.PlatformDocker, Health: api.SpawnerUnhealthy,
+			Problem: "the engine is away", Ended: []api.SpawnEnd{}},
 	}, body.Spawners)
 	require.Equal(t, 3, f.removed, "nothing of the questions stays in Temporal")
 }

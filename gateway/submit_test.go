@@ -21,7 +21,7 @@ import (
 )
 
 // withCluster adds a cluster whose worker answers.
-func (f *fakeTemporal) withCluster(config fleet.ClusterConfig, members ...fleet.Member) *execution {
+func (f *fakeTemporal) withCluster(config api.ClusterConfig, members ...fleet.Member) *execution {
 	return f.withClusterState(&fleet.Cluster{Config: config, Members: members})
 }
 
@@ -44,7 +44,7 @@ const tasksPath = "/api/v1/agents/tasks"
 func TestSubmitStartsAWorkflow(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath,
 		`{"type":"render","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,
@@ -53,7 +53,7 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 		  "retry":{"max_attempts":5,"initial_interval":"100ms"},
 		  "retry_safety":"at_most_once"}`), http.StatusAccepted)
 	require.Regexp(t, `^acme:t-[0-9a-z]{32}$`, task.ID)
-	require.Equal(t, fleet.TaskQueued, task.Status)
+	require.Equal(t, api.TaskQueued, task.Status)
 	require.False(t, task.Duplicate)
 
 	e := f.executions[contract.TaskWorkflowID(task.ID)]
@@ -87,10 +87,10 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 func TestSafetyOfTheCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default", TaskDefaults: fleet.TaskDefaults{RetrySafety: fleet.Unmarked}})
+	f.withCluster(api.ClusterConfig{Name: "default", TaskDefaults: api.TaskDefaults{RetrySafety: api.Unmarked}})
 	h := serve(t, f)
-	for body, want := range map[string]fleet.RetrySafety{`{"id":"left","type":"echo","cluster":"default"}`: fleet.Unmarked,
-		`{"id":"own","type":"echo","cluster":"default","retry_safety":"idempotent"}`: fleet.Idempotent} {
+	for body, want := range map[string]api.RetrySafety{`{"id":"left","type":"echo","cluster":"default"}`: api.Unmarked,
+		`{"id":"own","type":"echo","cluster":"default","retry_safety":"idempotent"}`: api.Idempotent} {
 		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, body), http.StatusAccepted)
 		in := f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput)
 		require.Equal(t, want, in.Spec.RetrySafety, body)
@@ -100,8 +100,8 @@ func TestSafetyOfTheCluster(t *testing.T) {
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 4})
 	h := serve(t, f)
 	for name, c := range map[string]struct{ body, lane string }{
 		"any member": {`{"type":"x","cluster":"default","shard_key":"ignored"}`, "lane/default"},
@@ -128,10 +128,10 @@ func TestLanes(t *testing.T) {
 func TestTenantsOpenLanesSideBySide(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
+	e := f.withCluster(api.ClusterConfig{Name: "default"})
 	e.query = func() (any, error) {
-		c := fleet.Cluster{Config: fleet.ClusterConfig{Name: "default"}.WithDefaults()}
-		c.OpenLane(fleet.LaneNeeds{Capabilities: []string{"old"}}, "", time.Now())
+		c := fleet.Cluster{Config: api.ClusterConfig{Name: "default"}.WithDefaults()}
+		c.OpenLane(api.LaneNeeds{Capabilities: []string{"old"}}, "", time.Now())
 		return contract.ClusterView{Cluster: c}, nil
 	}
 	refused, asked := make(chan struct{}), make(chan struct{}, 10)
@@ -164,8 +164,8 @@ func TestTenantsOpenLanesSideBySide(t *testing.T) {
 func TestOneKeyOneTask(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	f.withCluster(fleet.ClusterConfig{Name: "other"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "other"})
 	h := serve(t, f)
 	submit := func(cluster, tenant string, status int) api.Task {
 		return answer[api.Task](t, do(h, http.MethodPost, tasksPath,
@@ -182,15 +182,15 @@ func TestOneKeyOneTask(t *testing.T) {
 	f.executions[contract.TaskWorkflowID(first.ID)].info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 	closed := submit("default", "acme", http.StatusOK)
 	require.Equal(t, first.ID, closed.ID, "also after it has ended")
-	require.Equal(t, fleet.TaskCompleted, closed.Status)
+	require.Equal(t, api.TaskCompleted, closed.Status)
 	require.True(t, closed.Duplicate)
 }
 
 func TestSubmitRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	gone := f.withCluster(fleet.ClusterConfig{Name: "deleted"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	gone := f.withCluster(api.ClusterConfig{Name: "deleted"})
 	gone.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 	h := serve(t, f)
 	for name, c := range map[string]struct {
@@ -267,7 +267,7 @@ func TestSubmitNeedsNoWorkerForAClusterOfTheGateway(t *testing.T) {
 func TestKnownClustersAreCached(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	for range 5 {
 		answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted)
@@ -284,7 +284,7 @@ type batchAnswer struct {
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	var items []string
 	for i := range 1000 {
 		switch i % 100 {
@@ -328,7 +328,7 @@ func TestBatch(t *testing.T) {
 func TestBatchOpensALaneOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
+	e := f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	// it knows the cluster now
 	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted)

@@ -15,7 +15,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // asked is what an update that a workflow has accepted leaves in its history.
@@ -32,28 +31,28 @@ func asked(second int64, name string, request any) *historypb.HistoryEvent {
 func TestTaskHistory(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	e := f.withTask(contract.TaskState{Status: api.TaskQueued})
 	second := func(n int64) *time.Time { return new(time.Unix(1_800_000_000+n, 0).UTC()) }
-	spec := fleet.TaskSpec{Type: "exec", Cluster: "default", Payload: []byte(`{"a":1}`), RetrySafety: fleet.Fenced,
+	spec := api.TaskSpec{Type: "exec", Cluster: "default", Payload: []byte(`{"a":1}`), RetrySafety: api.Fenced,
 		ShardKey: "k", Affinity: "a-1", Provider: "p", RequiredCapabilities: []string{"gpu"},
-		Timeout: fleet.Duration(time.Minute), ExpiresIn: fleet.Duration(time.Hour), Retry: fleet.RetryPolicy{MaxAttempts: 2}}
+		Timeout: api.Duration(time.Minute), ExpiresIn: api.Duration(time.Hour), Retry: api.RetryPolicy{MaxAttempts: 2}}
 	e.input = contract.TaskInput{TaskID: "t-1", Spec: spec, By: "ops (k-1)"}
-	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "all are busy"}
+	returned := contract.AttemptReport{Outcome: api.AttemptReturned, Reason: "all are busy"}
 	for number := 1; number <= 3; number++ {
 		e.history = append(e.history, deliveryEvents(number, returned)...)
 	}
 	e.history = append(e.history, deliveryEvents(4, contract.AttemptReport{
-		AgentID: "a-1", Outcome: fleet.AttemptLost, Planned: true, StartedAt: second(41), Reason: "drained",
-		Marks: []contract.ProgressMark{{At: *second(90), Progress: fleet.Progress{Percent: 40}}}, // a clock ahead
+		AgentID: "a-1", Outcome: api.AttemptLost, Planned: true, StartedAt: second(41), Reason: "drained",
+		Marks: []contract.ProgressMark{{At: *second(90), Progress: api.Progress{Percent: 40}}}, // a clock ahead
 	})...)
 	e.history = append(e.history, asked(43, contract.ReprioritizeUpdate.Name,
-		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, ForTask: contract.ForTask{By: "ops (k-1)"}}))
-	e.history = append(e.history, deliveryEvents(5, contract.AttemptReport{AgentID: "a-2", Outcome: fleet.AttemptFailed,
+		contract.ReprioritizeRequest{Priority: api.PriorityHigh, ForTask: contract.ForTask{By: "ops (k-1)"}}))
+	e.history = append(e.history, deliveryEvents(5, contract.AttemptReport{AgentID: "a-2", Outcome: api.AttemptFailed,
 		StartedAt: second(51), Reason: "exit 1"})...)
 	e.history = append(e.history, asked(60, contract.RetryUpdate.Name, contract.RetryRequest{Reason: "fixed",
 		ForTask: contract.ForTask{By: "eve (k-2)"}}))
 	e.history = append(e.history, asked(61, contract.ReviewUpdate.Name, contract.ReviewRequest{
-		Decision: fleet.ReviewRerun, Reason: "the printer was off", ForTask: contract.ForTask{By: "ann (k-3)"}}))
+		Decision: api.ReviewRerun, Reason: "the printer was off", ForTask: contract.ForTask{By: "ann (k-3)"}}))
 	e.history = append(e.history, deliveryEvents(7, returned)[0])
 	e.history = append(e.history, asked(75, contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"}))
 	running := delivery(7, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{AgentID: "a-3", StartedAt: second(72)})

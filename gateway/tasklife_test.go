@@ -24,7 +24,7 @@ import (
 func TestPriorityIsANumberOrAName(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	for given, want := range map[string]int{`1`: 1, `"critical"`: 1, `"high"`: 2, `3`: 3, `"low"`: 4, `"background"`: 5,
 		`null`: 0, ``: 0} {
@@ -40,7 +40,7 @@ func TestPriorityIsANumberOrAName(t *testing.T) {
 			want = 3
 		}
 		require.Equal(t, want, task.Priority, given)
-		require.Equal(t, fleet.Priority(want).String(), task.PriorityName, given)
+		require.Equal(t, api.Priority(want).String(), task.PriorityName, given)
 	}
 	for _, bad := range []string{`0`, `6`, `2.5`, `"urgent"`, `"1"`, `true`, `[1]`, `{}`} {
 		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","priority":`+bad+`}`), 422,
@@ -56,7 +56,7 @@ func TestPriorityIsANumberOrAName(t *testing.T) {
 func TestStartAt(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	at := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	submit := func(id string, at time.Time, status int) api.Task {
@@ -79,11 +79,11 @@ func TestStartAt(t *testing.T) {
 	for _, task := range listed.Tasks {
 		switch task.ID {
 		case "later":
-			require.Equal(t, fleet.TaskQueued, task.Status, "it waits for its start and not for a retry")
+			require.Equal(t, api.TaskQueued, task.Status, "it waits for its start and not for a retry")
 			require.Equal(t, "starts at "+at.Format(time.RFC3339), task.Why)
 			require.True(t, at.Equal(*task.NextAttemptAt))
 		case "past":
-			require.Equal(t, fleet.TaskRetryWait, task.Status)
+			require.Equal(t, api.TaskRetryWait, task.Status)
 			require.Nil(t, task.NextAttemptAt)
 		}
 	}
@@ -99,8 +99,8 @@ func TestStartAt(t *testing.T) {
 func TestOneKeyOneBody(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded})
 	h := serve(t, f)
 	for name, c := range map[string]struct{ first, same, other string }{
 		"key": {`"cluster":"default","idempotency_key":"k","payload":{"a":1,"b":2}`,
@@ -133,8 +133,8 @@ func TestOneKeyOneBody(t *testing.T) {
 func TestTaskWithoutADigestIsADuplicate(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	f.withTask(contract.TaskState{Status: api.TaskQueued})
 	task := answer[api.Task](t, do(serve(t, f), http.MethodPost, tasksPath,
 		`{"type":"x","cluster":"default","id":"t-1"}`), http.StatusOK)
 	require.True(t, task.Duplicate)
@@ -147,7 +147,7 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 	cluster := answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters",
 		`{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
 	require.Equal(t, 30*24*time.Hour, cluster.DeadLetterRetention.Std())
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	for name, want := range map[string]time.Duration{"kept": 30 * 24 * time.Hour, "default": 7 * 24 * time.Hour} {
 		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`),
 			http.StatusAccepted)
@@ -158,7 +158,7 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 		protocol.CodeInvalidRequest)
 
 	f.executions[contract.ClusterWorkflowID("kept")].query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "kept"}.WithDefaults()}},
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "kept"}.WithDefaults()}},
 			nil
 	}
 	f.executions[contract.ClusterWorkflowID("kept")].update = func(_ string, arg any) (any, error) {
@@ -176,9 +176,9 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 func TestDeadLettersSayWhy(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	dead := fleet.DeadLetter{Since: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC),
+	dead := api.DeadLetter{Since: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC),
 		Until: time.Date(2027, 1, 22, 8, 0, 0, 0, time.UTC), Cause: "3 of 3 attempts failed", Kind: "exit_2"}
-	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter, DeadLetter: &dead, Priority: fleet.PriorityHigh})
+	e := f.withTask(contract.TaskState{Status: api.TaskDeadLetter, DeadLetter: &dead, Priority: api.PriorityHigh})
 	e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
 	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoDeadLetter: payload(dead),
 		contract.MemoPriority: payload(2)}}
@@ -207,7 +207,7 @@ func TestDeadLettersSayWhy(t *testing.T) {
 func TestDiscardAndPriority(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter})
+	e := f.withTask(contract.TaskState{Status: api.TaskDeadLetter})
 	var got []any
 	e.update = func(_ string, arg any) (any, error) { got = append(got, arg); return nil, nil }
 	h := serve(t, f)
@@ -217,8 +217,8 @@ func TestDiscardAndPriority(t *testing.T) {
 		http.StatusOK)
 	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":5}`), http.StatusOK)
 	require.Equal(t, []any{contract.DiscardRequest{Reason: "the customer is gone"},
-		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh,
-			Reason: "late"}, contract.ReprioritizeRequest{Priority: fleet.PriorityBackground}}, got)
+		contract.ReprioritizeRequest{Priority: api.PriorityHigh,
+			Reason: "late"}, contract.ReprioritizeRequest{Priority: api.PriorityBackground}}, got)
 	require.Equal(t, []string{contract.DiscardUpdate.Name, contract.ReprioritizeUpdate.Name,
 		contract.ReprioritizeUpdate.Name}, f.updates)
 	for target, bodies := range map[string][]string{"discard": {``, `{}`, `{"reason":""}`},
@@ -235,9 +235,9 @@ func TestDiscardAndPriority(t *testing.T) {
 func TestATaskThatTakesNoMoreChanges(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	e := f.withTask(contract.TaskState{Status: api.TaskQueued})
 	e.update = func(_ string, request any) (any, error) {
-		if r, ok := request.(contract.ReprioritizeRequest); ok && r.Priority == fleet.DefaultPriority {
+		if r, ok := request.(contract.ReprioritizeRequest); ok && r.Priority == api.DefaultPriority {
 			return nil, temporal.NewNonRetryableApplicationError("it has it", contract.Refused, nil, contract.Unchanged)
 		}
 		return nil, serviceerror.NewFailedPrecondition(
@@ -255,7 +255,7 @@ func TestATaskThatTakesNoMoreChanges(t *testing.T) {
 func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[api.Task](t,
 		do(h, http.MethodPost, tasksPath,
@@ -269,7 +269,7 @@ func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {
 func TestRerunHasWhatTheTaskHad(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 	}
@@ -286,7 +286,7 @@ func TestRerunHasWhatTheTaskHad(t *testing.T) {
 	problem(t, do(h, http.MethodPost, tasksPath+"/acme:old/rerun", ""), http.StatusConflict, protocol.CodeConflict)
 	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
 	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED}
-	spec := func(id string) fleet.TaskSpec {
+	spec := func(id string) api.TaskSpec {
 		in := f.executions[contract.TaskWorkflowID(id)].input.(contract.TaskInput)
 		require.Equal(t, "acme:old", in.RerunOf)
 		return in.Spec

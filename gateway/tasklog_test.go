@@ -20,7 +20,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -103,7 +102,7 @@ func says(lines ...int64) func(contract.ReadLogInput) (contract.ReadLogResult, e
 	return func(contract.ReadLogInput) (contract.ReadLogResult, error) {
 		result := contract.ReadLogResult{AgentID: "a-2"}
 		for _, n := range lines {
-			result.Lines = append(result.Lines, fleet.LogLine{Number: n, At: time.Unix(1_800_000_006, 0).UTC(),
+			result.Lines = append(result.Lines, api.LogLine{Number: n, At: time.Unix(1_800_000_006, 0).UTC(),
 				Stream: "stdout", Text: "canary"})
 		}
 		return result, nil
@@ -116,9 +115,9 @@ func gone(contract.ReadLogInput) (contract.ReadLogResult, error) {
 
 func TestTaskLog(t *testing.T) {
 	t.Parallel()
-	first := fleet.Attempt{Number: 1, AgentID: "a-1", Hub: "hub-9", Outcome: fleet.AttemptFailed}
-	returned := fleet.Attempt{Number: 2, Outcome: fleet.AttemptReturned}
-	wrote := func(numbers ...int64) []fleet.LogLine { // what says gives
+	first := api.Attempt{Number: 1, AgentID: "a-1", Hub: "hub-9", Outcome: api.AttemptFailed}
+	returned := api.Attempt{Number: 2, Outcome: api.AttemptReturned}
+	wrote := func(numbers ...int64) []api.LogLine { // what says gives
 		result, _ := says(numbers...)(contract.ReadLogInput{})
 		return result.Lines
 	}
@@ -127,7 +126,7 @@ func TestTaskLog(t *testing.T) {
 		p.LastWorkerIdentity = "hub/hub-2"
 		return []*workflowpb.PendingActivityInfo{p}
 	}
-	queued := contract.TaskState{Status: fleet.TaskQueued, Attempts: []fleet.Attempt{first}}
+	queued := contract.TaskState{Status: api.TaskQueued, Attempts: []api.Attempt{first}}
 	for name, c := range map[string]struct {
 		state   contract.TaskState
 		pending []*workflowpb.PendingActivityInfo
@@ -137,7 +136,7 @@ func TestTaskLog(t *testing.T) {
 		queues  []string
 		wants   api.TaskLog // Lines are only counted
 		lines   int
-		kept    []fleet.LogLine // with the first attempt
+		kept    []api.LogLine // with the first attempt
 	}{
 		"of the attempt that runs": {
 			state:   queued,
@@ -188,24 +187,24 @@ func TestTaskLog(t *testing.T) {
 			wants:   api.TaskLog{Attempt: 3, Why: "attempt 3 has not begun"},
 		},
 		"between attempts": {
-			state: contract.TaskState{Status: fleet.TaskRetryWait, Why: "attempt failed",
-				Attempts: []fleet.Attempt{first}},
+			state: contract.TaskState{Status: api.TaskRetryWait, Why: "attempt failed",
+				Attempts: []api.Attempt{first}},
 			query: "?wait=20ms",
 			wants: api.TaskLog{Why: "attempt failed"},
 		},
 		"of a dead letter": {
-			state: contract.TaskState{Status: fleet.TaskDeadLetter, Attempts: []fleet.Attempt{first, returned}},
+			state: contract.TaskState{Status: api.TaskDeadLetter, Attempts: []api.Attempt{first, returned}},
 			query: "?wait=20s", kept: wrote(1), lines: 1,
 			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true, Next: 1},
 		},
 		"of a task whose agent was lost": {
-			closed: true, query: "?wait=20s", state: contract.TaskState{Status: fleet.TaskCancelled,
-				Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-2", Hub: "hub-1", Outcome: fleet.AttemptLost}}},
+			closed: true, query: "?wait=20s", state: contract.TaskState{Status: api.TaskCancelled,
+				Attempts: []api.Attempt{{Number: 1, AgentID: "a-2", Hub: "hub-1", Outcome: api.AttemptLost}}},
 			wants: api.TaskLog{Attempt: 1, AgentID: "a-2", Ended: true,
 				Why: "the agent was lost before it had sent anything that the attempt wrote"},
 		},
 		"of a task that no agent ever had": {
-			closed: true, state: contract.TaskState{Status: fleet.TaskExpired},
+			closed: true, state: contract.TaskState{Status: api.TaskExpired},
 			wants: api.TaskLog{Ended: true, Why: "no agent has had the task"},
 		},
 	} {
@@ -214,7 +213,7 @@ func TestTaskLog(t *testing.T) {
 			f := &fakeHub{fakeTemporal: newFake(), answers: c.answers}
 			e := f.withTask(c.state)
 			e.pending = c.pending
-			e.history = deliveryEvents(1, contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed}, c.kept...)
+			e.history = deliveryEvents(1, contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptFailed}, c.kept...)
 			if c.closed {
 				e.close(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, &historypb.HistoryEvent{
 					EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
@@ -238,7 +237,7 @@ func TestTaskLogProblems(t *testing.T) {
 	t.Parallel()
 	running := func() *fakeHub {
 		f := &fakeHub{fakeTemporal: newFake()}
-		f.withTask(contract.TaskState{Status: fleet.TaskQueued}).pending = []*workflowpb.PendingActivityInfo{
+		f.withTask(contract.TaskState{Status: api.TaskQueued}).pending = []*workflowpb.PendingActivityInfo{
 			delivery(1, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{Hub: "hub-1"})}
 		return f
 	}

@@ -60,13 +60,13 @@ func delivery(
 func TestRunningTaskShowsItsAttempt(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	lost := fleet.Attempt{Number: 1, AgentID: "a-1", Outcome: fleet.AttemptLost, Reason: "its agent was lost"}
-	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued, Attempts: []fleet.Attempt{lost}})
+	lost := api.Attempt{Number: 1, AgentID: "a-1", Outcome: api.AttemptLost, Reason: "its agent was lost"}
+	e := f.withTask(contract.TaskState{Status: api.TaskQueued, Attempts: []api.Attempt{lost}})
 	e.pending = []*workflowpb.PendingActivityInfo{delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED,
 		&contract.AttemptReport{AgentID: "a-2", Epoch: 7, Hub: "hub-1",
-			Progress: &fleet.Progress{Percent: 40, Step: "copying"}})}
+			Progress: &api.Progress{Percent: 40, Step: "copying"}})}
 	task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
-	require.Equal(t, fleet.TaskRunning, task.Status)
+	require.Equal(t, api.TaskRunning, task.Status)
 	require.Equal(t, "exec", task.Type)
 	require.Equal(t, "default", task.Cluster)
 	require.Len(t, task.Attempts, 2)
@@ -82,8 +82,8 @@ func TestRunningTaskShowsItsAttempt(t *testing.T) {
 
 func TestOpenTasksSayWhy(t *testing.T) {
 	t.Parallel()
-	member := fleet.Member{AgentID: "a-1", Instance: "i-1", Status: fleet.AgentOnline,
-		AgentProfile: fleet.AgentProfile{MaxTasks: 2}}
+	member := fleet.Member{AgentID: "a-1", Instance: "i-1", Status: api.AgentOnline,
+		AgentProfile: api.AgentProfile{MaxTasks: 2}}
 	busy := &workerpb.WorkerHeartbeat{
 		WorkerIdentity: contract.AgentIdentity("default", "a-1"), WorkerInstanceKey: "i-1",
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 2},
@@ -94,32 +94,32 @@ func TestOpenTasksSayWhy(t *testing.T) {
 		members []fleet.Member
 		workers []*workerpb.WorkerHeartbeat
 		agent   string
-		status  fleet.TaskStatus
+		status  api.TaskStatus
 		why     string
 	}{
-		"nobody": {contract.TaskState{Status: fleet.TaskQueued}, nil, nil, "", fleet.TaskQueued,
+		"nobody": {contract.TaskState{Status: api.TaskQueued}, nil, nil, "", api.TaskQueued,
 			"no online agent in cluster default"},
-		"busy": {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member},
-			[]*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued,
+		"busy": {contract.TaskState{Status: api.TaskQueued}, []fleet.Member{member},
+			[]*workerpb.WorkerHeartbeat{busy}, "", api.TaskQueued,
 			"all 2 slots of the only agent of cluster default are in use; up to about 4 tasks are ahead of it"},
-		"pinned": {contract.TaskState{Status: fleet.TaskQueued},
-			[]fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9",
-			fleet.TaskQueued, "agent a-9 is offline since 2027-01-15T07:00:00Z; the task waits for it"},
-		"backoff": {contract.TaskState{Status: fleet.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil,
-			"", fleet.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
-		"review": {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "",
-			fleet.TaskReview, "in review because it may have run"},
-		"dead letter": {contract.TaskState{Status: fleet.TaskDeadLetter, Why: "3 of 3",
-			DeadLetter: &fleet.DeadLetter{Since: next, Until: next.AddDate(0, 0, 7),
+		"pinned": {contract.TaskState{Status: api.TaskQueued},
+			[]fleet.Member{{AgentID: "a-9", Status: api.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9",
+			api.TaskQueued, "agent a-9 is offline since 2027-01-15T07:00:00Z; the task waits for it"},
+		"backoff": {contract.TaskState{Status: api.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil,
+			"", api.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
+		"review": {contract.TaskState{Status: api.TaskReview, Why: "it may have run"}, nil, nil, "",
+			api.TaskReview, "in review because it may have run"},
+		"dead letter": {contract.TaskState{Status: api.TaskDeadLetter, Why: "3 of 3",
+			DeadLetter: &api.DeadLetter{Since: next, Until: next.AddDate(0, 0, 7),
 				Cause: "3 of 3 attempts failed"}}, nil, nil, "",
-			fleet.TaskDeadLetter, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z"},
-		"starts later": {contract.TaskState{Status: fleet.TaskQueued, Why: "starts at 2027-01-15T08:00:00Z",
-			NextAttempt: &next}, nil, nil, "", fleet.TaskQueued, "starts at 2027-01-15T08:00:00Z"},
+			api.TaskDeadLetter, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z"},
+		"starts later": {contract.TaskState{Status: api.TaskQueued, Why: "starts at 2027-01-15T08:00:00Z",
+			NextAttempt: &next}, nil, nil, "", api.TaskQueued, "starts at 2027-01-15T08:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			f.withCluster(fleet.ClusterConfig{Name: "default"}, c.members...)
+			f.withCluster(api.ClusterConfig{Name: "default"}, c.members...)
 			f.workers = c.workers
 			e := f.withTask(c.state)
 			if c.agent != "" {
@@ -143,18 +143,18 @@ func TestTaskWithoutAWorkerIsStillShown(t *testing.T) {
 	e.query = nil
 	h := serve(t, f)
 	task := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
-	require.Equal(t, fleet.TaskQueued, task.Status)
+	require.Equal(t, api.TaskQueued, task.Status)
 	require.Contains(t, task.Why, "no worker answered")
 	e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_STARTED, nil)}
 	task = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
-	require.Equal(t, fleet.TaskRunning, task.Status)
+	require.Equal(t, api.TaskRunning, task.Status)
 }
 
 func TestClosedTasks(t *testing.T) {
 	t.Parallel()
-	ended := func(status fleet.TaskStatus, why string) contract.TaskState {
-		return contract.TaskState{Status: status, Why: why, Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-1",
-			Outcome: fleet.AttemptFailed}}}
+	ended := func(status api.TaskStatus, why string) contract.TaskState {
+		return contract.TaskState{Status: status, Why: why, Attempts: []api.Attempt{{Number: 1, AgentID: "a-1",
+			Outcome: api.AttemptFailed}}}
 	}
 	failure := func(state contract.TaskState) *historypb.HistoryEvent {
 		err := temporal.NewApplicationErrorWithOptions("task", string(state.Status),
@@ -163,38 +163,38 @@ func TestClosedTasks(t *testing.T) {
 			Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
 				WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(err)}}}
 	}
-	completed := contract.TaskState{Status: fleet.TaskCompleted, Result: []byte(`{"exit_code":0}`)}
+	completed := contract.TaskState{Status: api.TaskCompleted, Result: []byte(`{"exit_code":0}`)}
 	for name, c := range map[string]struct {
 		execution enumspb.WorkflowExecutionStatus
 		marked    string
 		event     *historypb.HistoryEvent
-		status    fleet.TaskStatus
+		status    api.TaskStatus
 		why       string
 		result    string
 	}{
 		"completed": {enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "",
 			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 				Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(completed)}}},
-			fleet.TaskCompleted, "", `{"exit_code":0}`},
-		"failed": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "failed", failure(ended(fleet.TaskFailed, "exit code 1")),
-			fleet.TaskFailed, "exit code 1", ""},
+			api.TaskCompleted, "", `{"exit_code":0}`},
+		"failed": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "failed", failure(ended(api.TaskFailed, "exit code 1")),
+			api.TaskFailed, "exit code 1", ""},
 		"expired": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "expired",
-			failure(ended(fleet.TaskExpired, "nobody took it")), fleet.TaskExpired, "nobody took it", ""},
+			failure(ended(api.TaskExpired, "nobody took it")), api.TaskExpired, "nobody took it", ""},
 		"broken": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "",
 			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 				Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
 					WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(fmt.Errorf("canary"))}}},
-			fleet.TaskFailed, "its workflow failed; the Temporal Web UI shows the failure", ""},
+			api.TaskFailed, "its workflow failed; the Temporal Web UI shows the failure", ""},
 		"cancelled": {enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, "",
 			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
-				Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(ended(fleet.TaskCancelled, "not needed"))}}},
-			fleet.TaskCancelled, "not needed", ""},
+				Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(ended(api.TaskCancelled, "not needed"))}}},
+			api.TaskCancelled, "not needed", ""},
 		"terminated": {enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, "dead_letter",
 			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
 				Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: "by hand"}}},
-			fleet.TaskCancelled, "its workflow was terminated: by hand", ""},
+			api.TaskCancelled, "its workflow was terminated: by hand", ""},
 		"timed out": {enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, "",
-			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT}, fleet.TaskExpired,
+			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT}, api.TaskExpired,
 			"its workflow ran out of time", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,13 +225,13 @@ func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
 		},
 		"needs a person": func(e *execution) {
 			e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
-			e.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskDeadLetter}, nil }
+			e.query = func() (any, error) { return contract.TaskState{Status: api.TaskDeadLetter}, nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			e := f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+			e := f.withTask(contract.TaskState{Status: api.TaskQueued})
 			f.onDescribe = func(n int) {
 				if n == 4 {
 					settle(e)
@@ -240,7 +240,7 @@ func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
 			start := time.Now()
 			task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=00:00:30", ""),
 				http.StatusOK)
-			require.Contains(t, []fleet.TaskStatus{fleet.TaskExpired, fleet.TaskDeadLetter}, task.Status)
+			require.Contains(t, []api.TaskStatus{api.TaskExpired, api.TaskDeadLetter}, task.Status)
 			require.Less(t, time.Since(start), 10*time.Second)
 			require.Equal(t, 4, f.describes)
 		})
@@ -250,11 +250,11 @@ func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	f.withTask(contract.TaskState{Status: api.TaskQueued})
 	h := serve(t, f)
 	task := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1?wait=60ms", ""), http.StatusOK)
-	require.Equal(t, fleet.TaskQueued, task.Status)
+	require.Equal(t, api.TaskQueued, task.Status)
 	require.GreaterOrEqual(t, f.describes, 2)
 	require.LessOrEqual(t, f.describes, 8, "it does not spin")
 	for _, wait := range []string{"61s", "-1s", "canary"} {
@@ -274,7 +274,7 @@ func TestUnknownTasks(t *testing.T) {
 func TestActions(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter})
+	e := f.withTask(contract.TaskState{Status: api.TaskDeadLetter})
 	var got []any
 	e.update = func(name string, arg any) (any, error) {
 		got = append(got, arg)
@@ -330,16 +330,16 @@ func TestListTasks(t *testing.T) {
 		return &workflowservice.ListWorkflowExecutionsResponse{Executions: infos}, nil
 	}
 	h := serve(t, f)
-	list := func(target string) (taskPage, []fleet.TaskStatus) {
+	list := func(target string) (taskPage, []api.TaskStatus) {
 		page := answer[taskPage](t, do(h, http.MethodGet, tasksPath+target, ""), http.StatusOK)
-		statuses := []fleet.TaskStatus{}
+		statuses := []api.TaskStatus{}
 		for _, task := range page.Tasks {
 			statuses = append(statuses, task.Status)
 		}
 		return page, statuses
 	}
 	page, statuses := list("?cluster=default&type=exec&tenant=acme&page_size=4")
-	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskQueued, fleet.TaskRetryWait},
+	require.Equal(t, []api.TaskStatus{api.TaskQueued, api.TaskRunning, api.TaskQueued, api.TaskRetryWait},
 		statuses)
 	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND MainstayTaskType = 'exec' AND MainstayTenant = 'acme'", asked[0].GetQuery())
 	require.Empty(t, page.NextPageToken, "these are all")
@@ -364,9 +364,9 @@ func TestListTasks(t *testing.T) {
 	// of another list
 	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+page.NextPageToken, ""), 422, protocol.CodeInvalidRequest)
 	_, statuses = list("?status=running")
-	require.Equal(t, []fleet.TaskStatus{fleet.TaskRunning}, statuses)
+	require.Equal(t, []api.TaskStatus{api.TaskRunning}, statuses)
 	_, statuses = list("/queue")
-	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskQueued, fleet.TaskRetryWait}, statuses)
+	require.Equal(t, []api.TaskStatus{api.TaskQueued, api.TaskQueued, api.TaskRetryWait}, statuses)
 	list("/queue/dead-letter?cluster=default")
 	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ((ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'))", asked[len(asked)-1].GetQuery())
 

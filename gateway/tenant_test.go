@@ -27,8 +27,8 @@ import (
 type asTenant struct{}
 
 func (asTenant) Admit(r *http.Request, _ httpapi.Route, _ map[string]string) (context.Context, func(int), error) {
-	return access.With(r.Context(), access.Identity{Kind: access.KindToken, ID: "k-1", Name: "ops",
-		Role: access.Operator, Tenant: r.Header.Get("Tenant")}), nil, nil
+	return access.With(r.Context(), access.Identity{Kind: api.IdentityToken, ID: "k-1", Name: "ops",
+		Role: api.RoleOperator, Tenant: r.Header.Get("Tenant")}), nil, nil
 }
 
 // tenants serves a gateway to operators of tenants.
@@ -61,7 +61,7 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 		"apply-job": `job: named`, "plan-job": `job: named`,
 	}
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	s, do := tenants(t, f)
 	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath,
 		`{"id":"named","type":"work","cluster":"default"}`).Code)
@@ -71,10 +71,10 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 		http.StatusAccepted)
 	task := f.executions[contract.TaskWorkflowID("acme:named")]
 	task.update = func(string, any) (any, error) { return nil, nil }
-	task.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskQueued}, nil }
+	task.query = func() (any, error) { return contract.TaskState{Status: api.TaskQueued}, nil }
 	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any,
 		error) {
-		return contract.BulkState{Status: fleet.BulkRunning}, nil
+		return contract.BulkState{Status: api.BulkRunning}, nil
 	}
 	seen := 0
 	for _, route := range s.Routes() {
@@ -114,7 +114,7 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "default"})
 	_, do := tenants(t, f)
 	mine := answer[api.Task](t, do("acme", http.MethodPost, tasksPath,
 		`{"id":"one","type":"work","cluster":"default"}`), http.StatusAccepted)
@@ -239,7 +239,7 @@ func TestWhoDecidesAboutATaskIsKept(t *testing.T) {
 	f := newFake()
 	by := contract.ForTask{By: "ops (k-1)"}
 	cancel := contract.CancelRequest{ForTask: by, Reason: "enough"}
-	e := f.withTask(contract.TaskState{Status: fleet.TaskRunning, Cancelling: &cancel})
+	e := f.withTask(contract.TaskState{Status: api.TaskRunning, Cancelling: &cancel})
 	var got []any
 	e.update = func(_ string, request any) (any, error) {
 		got = append(got, request)
@@ -252,17 +252,17 @@ func TestWhoDecidesAboutATaskIsKept(t *testing.T) {
 		require.Equal(t, &api.Cancelling{By: "ops (k-1)", Reason: "enough"}, task.Cancelling, "it is under way")
 	}
 	require.Equal(t, []any{cancel, contract.RetryRequest{ForTask: by, Reason: "mended"},
-		contract.ReviewRequest{ForTask: by, Decision: fleet.ReviewRerun, Reason: "seen"},
+		contract.ReviewRequest{ForTask: by, Decision: api.ReviewRerun, Reason: "seen"},
 		contract.DiscardRequest{ForTask: by, Reason: "old"},
-		contract.ReprioritizeRequest{ForTask: by, Priority: fleet.PriorityCritical}}, got)
+		contract.ReprioritizeRequest{ForTask: by, Priority: api.PriorityCritical}}, got)
 }
 
 // TestClusterIsOnlyForItsTenants has a cluster of one tenant: to tokens of others it does not exist.
 func TestClusterIsOnlyForItsTenants(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"})
-	f.withCluster(fleet.ClusterConfig{Name: "own", Tenants: []string{"acme"}})
+	f.withCluster(api.ClusterConfig{Name: "default"})
+	f.withCluster(api.ClusterConfig{Name: "own", Tenants: []string{"acme"}})
 	_, do := tenants(t, f)
 	for path, body := range map[string]string{
 		tasksPath:                  `{"type":"work","cluster":"own"}`,
@@ -282,7 +282,7 @@ func TestClusterIsOnlyForItsTenants(t *testing.T) {
 func TestWorkForAgentsThatThereAreNotIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "default"}, fleet.Member{AgentID: "here", Status: fleet.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "default"}, fleet.Member{AgentID: "here", Status: api.AgentOnline})
 	_, send := tenants(t, f)
 	submit := func(tenant, agent string) *httptest.ResponseRecorder {
 		return send(tenant, http.MethodPost, "/api/v1/agents/tasks",

@@ -58,7 +58,7 @@ func (f *fakeTemporal) withAccess() {
 func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "build"})
+	f.withCluster(api.ClusterConfig{Name: "build"})
 	f.withAccess()
 	h := serve(t, f)
 	w := do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"operator","tenant":"acme","expires_in":"720h"}`)
@@ -66,7 +66,7 @@ func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	kind, id, ok := access.TokenID(token.Secret)
 	require.True(t, ok)
-	require.Equal(t, access.APIToken, kind)
+	require.Equal(t, api.TokenAPI, kind)
 	require.Equal(t, token.ID, id)
 	require.WithinDuration(t, time.Now().Add(720*time.Hour), *token.ExpiresAt, time.Minute)
 	join := answer[api.NewToken](t, do(h, http.MethodPost, tokensPath,
@@ -107,7 +107,7 @@ func TestChildrenOfWhatIsKnownBeforehandAreRevoked(t *testing.T) {
 	h := serve(t, f)
 	for _, id := range []string{"first-admin", "ops.example.com"} {
 		_, err := f.executions[contract.AccessWorkflowID].update(contract.CreateTokenUpdate.Name,
-			access.Record{ID: "0000000000aa", Name: "ci", Kind: access.APIToken, Role: access.Admin, CreatedByID: id})
+			access.Record{ID: "0000000000aa", Name: "ci", Kind: api.TokenAPI, Role: api.RoleAdmin, CreatedByID: id})
 		require.NoError(t, err)
 		gone := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+id+"?with_children=true", ""),
 			http.StatusOK)
@@ -121,11 +121,11 @@ func TestChildrenOfWhatIsKnownBeforehandAreRevoked(t *testing.T) {
 func TestSessionsOfASpawnersTokenEnd(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
-	f.withCluster(fleet.ClusterConfig{Name: "other"})
+	cluster := f.withCluster(api.ClusterConfig{Name: "build"})
+	f.withCluster(api.ClusterConfig{Name: "other"})
 	f.withAccess()
 	cluster.query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "build"},
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "build"},
 			Members: []fleet.Member{{AgentID: "rogue", JoinToken: "0000000000ee"}}}}, nil
 	}
 	var asked []contract.RevokeJoinTokenRequest
@@ -190,7 +190,7 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	cluster := f.withCluster(api.ClusterConfig{Name: "build"})
 	f.withAccess()
 	h := serve(t, f)
 	create := func(body string) api.NewToken {
@@ -241,14 +241,14 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 func TestChildrenGoWithTheirParent(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	cluster := f.withCluster(api.ClusterConfig{Name: "build"})
 	f.withAccess()
 	create := f.executions[contract.AccessWorkflowID].update
 	for _, r := range []access.Record{
-		{ID: "0000000000aa", Name: "leaked", Kind: access.APIToken, Role: access.Admin, CreatedByID: "first-admin"},
-		{ID: "0000000000bb", Name: "backdoor", Kind: access.APIToken, Role: access.Admin, CreatedByID: "0000000000aa"},
-		{ID: "0000000000cc", Name: "agents", Kind: access.JoinToken, Cluster: "build", CreatedByID: "0000000000bb"},
-		{ID: "0000000000dd", Name: "good", Kind: access.APIToken, Role: access.Viewer, CreatedByID: "first-admin"},
+		{ID: "0000000000aa", Name: "leaked", Kind: api.TokenAPI, Role: api.RoleAdmin, CreatedByID: "first-admin"},
+		{ID: "0000000000bb", Name: "backdoor", Kind: api.TokenAPI, Role: api.RoleAdmin, CreatedByID: "0000000000aa"},
+		{ID: "0000000000cc", Name: "agents", Kind: api.TokenJoin, Cluster: "build", CreatedByID: "0000000000bb"},
+		{ID: "0000000000dd", Name: "good", Kind: api.TokenAPI, Role: api.RoleViewer, CreatedByID: "first-admin"},
 	} {
 		_, err := create(contract.CreateTokenUpdate.Name, r)
 		require.NoError(t, err)
@@ -274,14 +274,14 @@ func TestChildrenGoWithTheirParent(t *testing.T) {
 func TestChildrenGoAfterTheirParent(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	cluster := f.withCluster(api.ClusterConfig{Name: "build"})
 	f.withAccess()
 	for _, r := range []access.Record{
-		{ID: "0000000000bb", Name: "backdoor", Kind: access.APIToken, Role: access.Admin, CreatedByID: "0000000000aa",
+		{ID: "0000000000bb", Name: "backdoor", Kind: api.TokenAPI, Role: api.RoleAdmin, CreatedByID: "0000000000aa",
 			Ancestors: []string{"0000000000aa"}},
-		{ID: "0000000000cc", Name: "agents", Kind: access.JoinToken, Cluster: "build", CreatedByID: "0000000000ab",
+		{ID: "0000000000cc", Name: "agents", Kind: api.TokenJoin, Cluster: "build", CreatedByID: "0000000000ab",
 			Ancestors: []string{"0000000000ab", "0000000000aa"}},
-		{ID: "0000000000dd", Name: "good", Kind: access.APIToken, Role: access.Viewer, CreatedByID: "first-admin"},
+		{ID: "0000000000dd", Name: "good", Kind: api.TokenAPI, Role: api.RoleViewer, CreatedByID: "first-admin"},
 	} {
 		_, err := f.executions[contract.AccessWorkflowID].update(contract.CreateTokenUpdate.Name, r)
 		require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -15,7 +16,7 @@ import (
 func TestSubmissionsOfATypeThatNobodyHandlesReadTheClusterRarely(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	cluster := f.withCluster(api.ClusterConfig{Name: "web"})
 	types, err := contract.Payloads.ToPayload(fleet.LaneTypes{Shared: fleet.TypeSet{List: []string{"echo"}}})
 	require.NoError(t, err)
 	cluster.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoTypes: types}}

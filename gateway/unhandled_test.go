@@ -15,7 +15,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -40,7 +39,7 @@ func (f *fakeTemporal) withUnhandled(
 func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 	t.Parallel()
 	since := time.Now().Add(-time.Hour).Truncate(time.Second).UTC()
-	query := contract.TaskQuery(&fleet.TaskFilter{Status: contract.TaskUnhandled})
+	query := contract.TaskQuery(&api.TaskFilter{Status: contract.TaskUnhandled})
 	for name, c := range map[string]struct {
 		types  []string
 		more   bool
@@ -59,9 +58,9 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			cluster := f.withCluster(fleet.ClusterConfig{Name: "web"},
-				fleet.Member{AgentID: "a", Status: fleet.AgentOnline,
-					AgentProfile: fleet.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
+			cluster := f.withCluster(api.ClusterConfig{Name: "web"},
+				fleet.Member{AgentID: "a", Status: api.AgentOnline,
+					AgentProfile: api.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
 			infos := f.withUnhandled(2, "resize", since)
 			f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
 				*workflowservice.ListWorkflowExecutionsResponse, error) {
@@ -82,7 +81,7 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 			}
 			got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 			i := slices.IndexFunc(got.Problems,
-				func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled })
+				func(p api.Problem) bool { return p.Kind == api.ProblemUnhandled })
 			require.Equal(t, c.broken, slices.Contains(got.Missing, "which tasks no agent handles"), got.Missing)
 			require.Equal(t, c.want != "", i >= 0)
 			if i >= 0 {
@@ -114,21 +113,21 @@ func TestWhyNobodyHandlesATask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			f.withCluster(fleet.ClusterConfig{Name: "web", Tenants: c.tenants}, fleet.Member{AgentID: "a",
-				Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
+			f.withCluster(api.ClusterConfig{Name: "web", Tenants: c.tenants}, fleet.Member{AgentID: "a",
+				Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
 			task := f.withUnhandled(1, "resize", next)[0]
 			task.SearchAttributes.IndexedFields[contract.AttrTenant.GetName()] = payload("beta")
 			f.executions[contract.TaskWorkflowID("resize-0")].query = func() (any, error) {
-				return contract.TaskState{Status: fleet.TaskRetryWait, Why: "no agent took the task",
+				return contract.TaskState{Status: api.TaskRetryWait, Why: "no agent took the task",
 					NextAttempt: &next}, nil
 			}
 			h := serve(t, f)
 			one := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/resize-0", ""), http.StatusOK)
-			require.Equal(t, fleet.TaskRetryWait, one.Status)
+			require.Equal(t, api.TaskRetryWait, one.Status)
 			require.Equal(t, c.why, one.Why)
 			list := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"/queue", ""), http.StatusOK)
 			require.Len(t, list.Tasks, 1)
-			require.Equal(t, fleet.TaskRetryWait, list.Tasks[0].Status)
+			require.Equal(t, api.TaskRetryWait, list.Tasks[0].Status)
 			require.Equal(t, c.why, list.Tasks[0].Why)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/limit"
 )
@@ -26,10 +27,10 @@ type Entry struct {
 	Route     string            `json:"route"`
 	Operation string            `json:"operation,omitempty"`
 	Target    map[string]string `json:"target,omitempty"` // what the path names, and what the request made
-	Kind      access.Kind       `json:"kind,omitempty"`   // absent: nobody
+	Kind      api.IdentityKind  `json:"kind,omitempty"`   // absent: nobody
 	ID        string            `json:"id,omitempty"`     // of the token or certificate
 	Name      string            `json:"name,omitempty"`
-	Role      access.Role       `json:"role,omitempty"`
+	Role      api.AccessRole    `json:"role,omitempty"`
 	Tenant    string            `json:"tenant,omitempty"`
 	Browser   bool              `json:"browser,omitempty"` // by a browser's session
 	Address   string            `json:"address"`

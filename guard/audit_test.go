@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
@@ -42,7 +43,7 @@ func TestReadsAreWrittenDownIfAsked(t *testing.T) {
 	audit, err := OpenAudit(file, zap.NewNop())
 	require.NoError(t, err)
 	s := newShelf()
-	token, record := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
+	token, record := s.add(1, access.Record{Name: "ci", Kind: api.TokenAPI, Role: api.RoleViewer})
 	g := s.gate(Options{Audit: audit, AuditReads: true})
 	ask(t, g, access.View.Scoped(), request(http.MethodGet, token))
 	ask(t, g, access.Open, request(http.MethodGet, token))
@@ -58,7 +59,7 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	audit, err := OpenAudit(file, zap.NewNop())
 	require.NoError(t, err)
 	s := newShelf()
-	token, record := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Operator, Tenant: "acme"})
+	token, record := s.add(1, access.Record{Name: "ci", Kind: api.TokenAPI, Role: api.RoleOperator, Tenant: "acme"})
 	g := s.gate(Options{Audit: audit, Rate: 1000, Burst: 1000})
 	begun := s.now
 
@@ -76,7 +77,7 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	require.NotContains(t, text, "a-wrong-token")
 	require.Equal(t, failedBurst+2, len(list), "a flood does not become one here")
 	require.Equal(t, "done", list[0].Outcome)
-	require.Equal(t, []any{record.ID, "ci", access.Operator, "acme", http.MethodPost, "/x", 200},
+	require.Equal(t, []any{record.ID, "ci", api.RoleOperator, "acme", http.MethodPost, "/x", 200},
 		[]any{list[0].ID, list[0].Name, list[0].Role, list[0].Tenant, list[0].Method, list[0].Route, list[0].Status})
 	require.Equal(t, begun, list[0].Time)
 	require.Equal(t, []any{"refused", 403, record.ID}, []any{list[1].Outcome, list[1].Status, list[1].ID})
@@ -213,7 +214,7 @@ func TestWhatMayStandHasNotFailed(t *testing.T) {
 			audit, err := OpenAudit(file, zap.NewNop())
 			require.NoError(t, err)
 			s := newShelf()
-			token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Operator})
+			token, _ := s.add(1, access.Record{Name: "ci", Kind: api.TokenAPI, Role: api.RoleOperator})
 			g := s.gate(Options{Audit: audit, AuditReads: true})
 			if c.away {
 				s.set(errors.New("canary"))

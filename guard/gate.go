@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/limit"
@@ -131,11 +132,11 @@ func New(o Options) *Gate {
 		g.agentWork, g.clusterWork = g.strangers, g.strangers
 	}
 	if o.AdminToken != "" {
-		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: access.APIToken,
-			Role: access.Admin, Hash: access.HashOf(o.AdminToken)})
+		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: api.TokenAPI,
+			Role: api.RoleAdmin, Hash: access.HashOf(o.AdminToken)})
 	}
 	if o.JoinToken != "" {
-		g.fixed = append(g.fixed, access.Record{ID: "first-join", Name: "first join token", Kind: access.JoinToken,
+		g.fixed = append(g.fixed, access.Record{ID: "first-join", Name: "first join token", Kind: api.TokenJoin,
 			Hash: access.HashOf(o.JoinToken)})
 	}
 	return g
@@ -165,7 +166,7 @@ func (g *Gate) admit(
 		client, most = "agent "+params["id"], maxAgentBytes
 		group, err = checkSession(g.agents, r, params["id"])
 	} else {
-		id, of, err = g.identify(r, route.Policy.Role() == access.Admin)
+		id, of, err = g.identify(r, route.Policy.Role() == api.RoleAdmin)
 		if route.Policy.IsJoin() && id.Joins {
 			client, group = g.registersAgain(r)
 		}

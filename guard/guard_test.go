@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -125,10 +126,10 @@ func TestWhoIsLetIn(t *testing.T) {
 	t.Parallel()
 	const admin, join = "0123456789-the-first-admin-token-0123", "0123456789-the-first-join-token-0123"
 	s := newShelf()
-	viewer, record := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer, Tenant: "acme"})
-	joins, _ := s.add(2, access.Record{Kind: access.JoinToken, Cluster: "build"})
-	over, _ := s.add(3, access.Record{Kind: access.APIToken, Role: access.Admin, ExpiresAt: s.now.Add(-time.Second)})
-	gone, _ := newShelf().add(4, access.Record{Kind: access.APIToken, Role: access.Admin})
+	viewer, record := s.add(1, access.Record{Name: "ci", Kind: api.TokenAPI, Role: api.RoleViewer, Tenant: "acme"})
+	joins, _ := s.add(2, access.Record{Kind: api.TokenJoin, Cluster: "build"})
+	over, _ := s.add(3, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin, ExpiresAt: s.now.Add(-time.Second)})
+	gone, _ := newShelf().add(4, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	g := s.gate(Options{AdminToken: admin, JoinToken: join})
 	changed := viewer[:len(viewer)-1] + map[bool]string{true: "1", false: "0"}[viewer[len(viewer)-1] == '0']
 	for name, c := range map[string]struct {

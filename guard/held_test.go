@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
@@ -36,7 +37,7 @@ func TestAHeldRequestEndsWithItsToken(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf()
-				record := access.Record{Kind: access.APIToken, Role: access.Viewer}
+				record := access.Record{Kind: api.TokenAPI, Role: api.RoleViewer}
 				if c.expires > 0 {
 					record.ExpiresAt = time.Now().Add(c.expires)
 				}
@@ -71,7 +72,7 @@ func TestAHeldRequestEndsWithItsToken(t *testing.T) {
 func TestTwoProofsAreNone(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	g := s.gate(Options{})
 	r := request(http.MethodGet, token)
 	r.Header.Add("Authorization", "Bearer "+token)

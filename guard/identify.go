@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -121,7 +122,7 @@ type Certificate struct {
 	// Subject is one of the certificate's names: its common name or a DNS name, an address of mail if it has an @, or a
 	// URI if it has "://". With "cn:", "dns:" or "mail:" before it, only one of that kind.
 	Subject string
-	Role    access.Role
+	Role    api.AccessRole
 	Tenant  string
 	// Joins lets it register agents, in Cluster, or in any if that is empty.
 	Joins   bool
@@ -143,7 +144,7 @@ func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.I
 	for _, entry := range entries {
 		if entry.names(c) {
 			return access.Identity{
-				Kind:   access.KindCertificate,
+				Kind:   api.IdentityCertificate,
 				ID:     entry.Subject,
 				Name:   printable(c.Subject.CommonName),
 				Role:   entry.Role,

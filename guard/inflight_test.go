@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -50,8 +51,8 @@ func (c *crowd) answer() {
 func TestWaitsAndStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
-	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	one, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
+	two, _ := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	c := crowd{t: t, gate: s.gate(Options{})}
 	wait := func(token string) string {
 		r := request(http.MethodGet, token)
@@ -84,7 +85,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	s := newShelf()
 	var tokens []string
 	for i, tenant := range []string{"acme", "acme", "beta", "gamma"} {
-		token, _ := s.add(byte(i), access.Record{Kind: access.APIToken, Role: access.Operator, Tenant: tenant})
+		token, _ := s.add(byte(i), access.Record{Kind: api.TokenAPI, Role: api.RoleOperator, Tenant: tenant})
 		tokens = append(tokens, token)
 	}
 	sessions := func(token string) (agent, cluster string, good bool) {
@@ -198,8 +199,8 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 func TestRegisteringIsLimited(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	viewer, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
-	joins, _ := s.add(2, access.Record{Kind: access.JoinToken, Cluster: "build"})
+	viewer, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
+	joins, _ := s.add(2, access.Record{Kind: api.TokenJoin, Cluster: "build"})
 	for name, c := range map[string]struct {
 		token, refused string
 		burst          int
@@ -222,8 +223,8 @@ func TestRegisteringIsLimited(t *testing.T) {
 func TestRequestsAtATimeAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
-	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	one, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
+	two, _ := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	c := crowd{t: t, gate: s.gate(Options{})}
 	read := func(token string) string {
 		return c.send(request(http.MethodGet, token), httpapi.Route{Policy: access.View}, "")
@@ -233,7 +234,7 @@ func TestRequestsAtATimeAreBounded(t *testing.T) {
 	}
 	require.Equal(t, protocol.CodeRateLimited, read(one))
 	require.Empty(t, read(two))
-	joins, _ := s.add(3, access.Record{Kind: access.JoinToken})
+	joins, _ := s.add(3, access.Record{Kind: api.TokenJoin})
 	for range 5 * maxHeld { // all agents of a cluster may come at once
 		require.Empty(t, c.send(request(http.MethodPost, joins), httpapi.Route{Policy: access.Join}, ""))
 	}
@@ -248,7 +249,7 @@ func TestLargeAnswersAtATimeAreBounded(t *testing.T) {
 	gate := s.gate(Options{})
 	var tokens []string
 	for i := range byte(5) {
-		token, _ := s.add(i, access.Record{Kind: access.APIToken, Role: access.Viewer})
+		token, _ := s.add(i, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 		tokens = append(tokens, token)
 	}
 	read := func(token string, bytes int64) (done func(int), err error) {
@@ -298,7 +299,7 @@ func TestLargeAnswersOfATenantLeaveRoom(t *testing.T) {
 	s := newShelf()
 	gate := s.gate(Options{})
 	read := func(n byte, tenant string) error {
-		token, _ := s.add(n, access.Record{Kind: access.APIToken, Role: access.Viewer, Tenant: tenant})
+		token, _ := s.add(n, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer, Tenant: tenant})
 		ctx, done, err := gate.Admit(request(http.MethodGet, token), httpapi.Route{Policy: access.View.Scoped()}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { done(http.StatusOK) })
@@ -316,7 +317,7 @@ func TestLargeAnswersOfATenantLeaveRoom(t *testing.T) {
 func TestAnEncodedWaitIsAWait(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	c := crowd{t: t, gate: s.gate(Options{})}
 	wait := func() string {
 		r := request(http.MethodGet, token)

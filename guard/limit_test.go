@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -24,9 +25,9 @@ import (
 func TestEachClientHasItsOwnBudget(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
-	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
-	join, _ := s.add(3, access.Record{Kind: access.JoinToken, Cluster: "c"})
+	one, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
+	two, _ := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
+	join, _ := s.add(3, access.Record{Kind: api.TokenJoin, Cluster: "c"})
 	g := s.gate(Options{Rate: 2, Burst: 5})
 	code := func(token string, policy access.Policy) string {
 		_, code := ask(t, g, policy, request(http.MethodGet, token))
@@ -57,7 +58,7 @@ func TestEachClientHasItsOwnBudget(t *testing.T) {
 func TestRegisteringAgainCountsForTheAgent(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	join, _ := s.add(1, access.Record{Kind: access.JoinToken, Cluster: "c"})
+	join, _ := s.add(1, access.Record{Kind: api.TokenJoin, Cluster: "c"})
 	g := s.gate(Options{Rate: 1, Burst: 1, Sessions: func(token string) (string, string, bool) {
 		agent, good := strings.CutPrefix(token, "session of ")
 		return agent, "c", good
@@ -94,7 +95,7 @@ func TestRegisteringAgainCountsForTheAgent(t *testing.T) {
 func TestWideRequestsCountAsSeveral(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	g := s.gate(Options{Rate: 1, Burst: 2*wideCounts + 1})
 	admit := func(wide bool) error {
 		_, _, err := g.Admit(request(http.MethodGet, token), httpapi.Route{Policy: access.View, Wide: wide}, nil)
@@ -127,7 +128,7 @@ func TestRetryAfterSaysWhenThereIsRoom(t *testing.T) {
 func TestGuessingIsSlow(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	good, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	good, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	g := s.gate(Options{Rate: DefaultRate, Burst: DefaultBurst})
 	limited := 0
 	for range failedBurst + 50 {
@@ -149,7 +150,7 @@ func TestGuessingIsSlow(t *testing.T) {
 func TestStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
+	token, _ := s.add(1, access.Record{Name: "ci", Kind: api.TokenAPI, Role: api.RoleViewer})
 	server := httptest.NewUnstartedServer(httpapi.New(httpapi.Options{Gate: s.gate(Options{})}).Handler())
 	hooks := make(chan http.ConnState, 100)
 	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return ctx }

@@ -115,7 +115,7 @@ func (g *Gate) openSession(ctx context.Context, value, key string, anew bool) (a
 	if err != nil {
 		return access.Record{}, claims, err
 	}
-	if record.Kind != access.APIToken || record.Expired(g.now()) || printOf(&record) != claims.Print ||
+	if record.Kind != api.TokenAPI || record.Expired(g.now()) || printOf(&record) != claims.Print ||
 		g.tokens.over(ctx, claims.ID, claims.Token, claims.opened()) {
 		return access.Record{}, claims, over
 	}
@@ -123,7 +123,7 @@ func (g *Gate) openSession(ctx context.Context, value, key string, anew bool) (a
 }
 
 func sessionOf(id *access.Identity) api.Session {
-	return api.Session{Security: id.Kind != access.KindLocal, Kind: id.Kind, Name: id.Name, Role: id.Role,
+	return api.Session{Security: id.Kind != api.IdentityLocal, Kind: id.Kind, Name: id.Name, Role: id.Role,
 		Tenant: id.Tenant}
 }
 
@@ -248,7 +248,7 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 	if err != nil {
 		return nil, err
 	}
-	if record.Kind != access.APIToken {
+	if record.Kind != api.TokenAPI {
 		return nil, httpapi.Problem(protocol.CodeForbidden,
 			"a join token only registers agents: sign in with an API token")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -47,7 +48,7 @@ func (s signedIn) on(r *http.Request) {
 func TestACookieAloneIsNoSession(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	g := s.gate(Options{EndSession: func(context.Context, access.EndedSession) error {
 		t.Error("a session was ended without its key")
 		return nil
@@ -68,7 +69,7 @@ func TestACookieAloneIsNoSession(t *testing.T) {
 func TestCookiesOfOtherPagesDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	token, record := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	for name, junk := range map[string]string{
 		"junk": "junk", "empty": "",
 		"another session's": signIn(t, s.gate(Options{SessionKey: []byte("k")}), token).Value,
@@ -114,8 +115,8 @@ func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
 	t.Parallel()
 	key := []byte("of all gateways")
 	s := newShelf()
-	token, record := s.add(1, access.Record{Name: "ops", Kind: access.APIToken, Role: access.Operator, Tenant: "acme"})
-	short, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer, ExpiresAt: s.now.Add(time.Hour)})
+	token, record := s.add(1, access.Record{Name: "ops", Kind: api.TokenAPI, Role: api.RoleOperator, Tenant: "acme"})
+	short, _ := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer, ExpiresAt: s.now.Add(time.Hour)})
 	g := s.gate(Options{SessionKey: key})
 	c := signIn(t, g, token)
 	require.True(t, c.HttpOnly)
@@ -126,7 +127,7 @@ func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
 
 	id, code := ask(t, g, access.Operate.Scoped(), browser(http.MethodPost, c))
 	require.Empty(t, code)
-	require.Equal(t, access.Identity{Kind: access.KindToken, ID: record.ID, Name: "ops", Role: access.Operator,
+	require.Equal(t, access.Identity{Kind: api.IdentityToken, ID: record.ID, Name: "ops", Role: api.RoleOperator,
 		Tenant: "acme", Cookie: true}, id)
 	_, code = ask(t, s.gate(Options{SessionKey: key}), access.View.Scoped(), browser(http.MethodGet, c))
 	require.Empty(t, code, "another gateway with the same key knows it")
@@ -148,7 +149,7 @@ func TestASignedOutSessionIsOver(t *testing.T) {
 	t.Parallel()
 	const admin = "0123456789-the-first-admin-token-0123"
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	o := Options{SessionKey: []byte("of all gateways"), AdminToken: admin}
 	o.EndSession = func(_ context.Context, ended access.EndedSession) error {
 		s.mu.Lock()
@@ -185,8 +186,8 @@ func TestASignedOutSessionIsOver(t *testing.T) {
 func TestSignOutsOfOneTokenHaveARate(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer, Tenant: "acme"})
-	other, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Admin})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer, Tenant: "acme"})
+	other, _ := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	changes := 0
 	g := s.gate(Options{EndSession: func(context.Context, access.EndedSession) error { changes++; return nil }})
 	out := func(token string) error {
@@ -218,7 +219,7 @@ func TestASessionOfTheFirstAdminEndsWithItsSecret(t *testing.T) {
 func TestForgedSessions(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	g := s.gate(Options{})
 	good := signIn(t, g, token)
 	raw, err := base64.RawURLEncoding.DecodeString(good.Value)
@@ -243,7 +244,7 @@ func TestForgedSessions(t *testing.T) {
 func TestSignInTakesOnlyAPITokens(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	join, _ := s.add(1, access.Record{Kind: access.JoinToken, Cluster: "c"})
+	join, _ := s.add(1, access.Record{Kind: api.TokenJoin, Cluster: "c"})
 	g := s.gate(Options{})
 	for _, token := range []string{join, "wrong"} {
 		_, err := g.signIn(t.Context(), &signInInput{Body: SignInRequest{Token: token}})
@@ -255,7 +256,7 @@ func TestSignInTakesOnlyAPITokens(t *testing.T) {
 func TestPagesFromElsewhereDoNotAct(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Operator})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleOperator})
 	g := s.gate(Options{})
 	c := signIn(t, g, token)
 	for name, tt := range map[string]struct {

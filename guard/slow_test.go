@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
@@ -18,7 +19,7 @@ func TestAFloodIsAnsweredSlowly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
-		token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+		token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 		g := New(Options{Tokens: s.read, Rate: 1, Burst: 5})
 		ask := func() time.Duration {
 			begun := time.Now()
@@ -40,7 +41,7 @@ func TestAFloodIsAnsweredSlowly(t *testing.T) {
 func TestALargeBodyCountsAsManyRequests(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Operator})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleOperator})
 	g := s.gate(Options{Rate: 0.001, Burst: 10})
 	send := func(bytes int64) error {
 		r := request(http.MethodPost, token)

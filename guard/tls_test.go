@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/pki"
 )
@@ -150,7 +151,7 @@ func TestSubjectsNameTheirKind(t *testing.T) {
 	} {
 		var met []string
 		for kind, c := range certificates {
-			if _, known := identityOfCertificate([]Certificate{{Subject: subject, Role: access.Viewer}}, c); known {
+			if _, known := identityOfCertificate([]Certificate{{Subject: subject, Role: api.RoleViewer}}, c); known {
 				met = append(met, kind)
 			}
 		}
@@ -161,7 +162,7 @@ func TestSubjectsNameTheirKind(t *testing.T) {
 // The name of a certificate is shown to people, in terminals too.
 func TestTheNameOfACertificateIsPrintable(t *testing.T) {
 	t.Parallel()
-	who, known := identityOfCertificate([]Certificate{{Subject: "dns:ops", Role: access.Viewer}},
+	who, known := identityOfCertificate([]Certificate{{Subject: "dns:ops", Role: api.RoleViewer}},
 		&x509.Certificate{Subject: pkix.Name{CommonName: "a\x1b[2Jb"}, DNSNames: []string{"ops"}})
 	require.True(t, known)
 	require.Equal(t, "a [2Jb", who.Name)
@@ -176,7 +177,7 @@ func TestClientCertificates(t *testing.T) {
 	s := newShelf()
 	s.now = time.Now() // as the handshake's
 	g := s.gate(Options{Certificates: []Certificate{
-		{Subject: "ops.example", Role: access.Operator}, {Subject: "look.example", Role: access.Viewer},
+		{Subject: "ops.example", Role: api.RoleOperator}, {Subject: "look.example", Role: api.RoleViewer},
 		{Subject: "agents.example", Joins: true, Cluster: "build"},
 	}})
 	url := serveTLS(t, TLSFiles{Certificate: certificate, Key: key, ClientCA: clients.file}, g)
@@ -254,7 +255,7 @@ func TestAnOpenConnectionEndsWithItsCertificate(t *testing.T) {
 			own, ownKey := clients.issue(t, dir, "ops.example", 7)
 			s := newShelf()
 			s.now = time.Now()
-			g := s.gate(Options{Certificates: []Certificate{{Subject: "ops.example", Role: access.Operator}}})
+			g := s.gate(Options{Certificates: []Certificate{{Subject: "ops.example", Role: api.RoleOperator}}})
 			url := serveTLS(t, TLSFiles{Certificate: certificate, Key: key, ClientCA: clients.file}, g)
 			config, err := pki.Client(servers.file, own, ownKey)
 			require.NoError(t, err)

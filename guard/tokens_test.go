@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -22,9 +23,9 @@ func TestATokenWorksAtOnceAndARevokedOneForSecondsMore(t *testing.T) {
 		_, code := ask(t, g, access.View, request(http.MethodGet, token))
 		return code
 	}
-	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	one, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	require.Empty(t, looks(one))
-	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	two, _ := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	require.Empty(t, looks(two), "a token made elsewhere works at once")
 	reads := s.count()
 	for range 50 {
@@ -44,8 +45,8 @@ func TestARevokedTokenDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	g := s.gate(Options{})
-	admin, revoked := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
-	viewer, other := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	admin, revoked := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
+	viewer, other := s.add(2, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	looks := func(token string, after ...access.Record) string {
 		s.set(nil, after...)
 		s.pass(tokensFresh)
@@ -64,7 +65,7 @@ func TestARevokedTokenDoesNotComeBack(t *testing.T) {
 func TestARevokedAdminMakesNothingMore(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	admin, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	admin, record := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	g := s.gate(Options{})
 	code := func(policy access.Policy, r *http.Request) string {
 		_, code := ask(t, g, policy, r)
@@ -91,7 +92,7 @@ func TestMadeUpTokensDoNotCauseManyReadings(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	g := s.gate(Options{})
-	strange, _ := newShelf().add(9, access.Record{Kind: access.APIToken, Role: access.Admin})
+	strange, _ := newShelf().add(9, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	begun := s.clock()
 	for range 100 {
 		_, code := ask(t, g, access.View, request(http.MethodGet, strange))
@@ -105,7 +106,7 @@ func TestWhileTemporalIsAway(t *testing.T) {
 	t.Parallel()
 	const admin = "0123456789-the-first-admin-token-0123"
 	s := newShelf()
-	known, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	known, record := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	s.set(errAway, record)
 	g := s.gate(Options{AdminToken: admin})
 	looks := func(token string) string {
@@ -125,14 +126,14 @@ func TestWhileTemporalIsAway(t *testing.T) {
 	s.set(errAway)
 	s.pass(time.Hour)
 	require.Empty(t, looks(known), "those that were known stay")
-	strange, _ := newShelf().add(9, access.Record{Kind: access.APIToken, Role: access.Admin})
+	strange, _ := newShelf().add(9, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	require.Equal(t, protocol.CodeUnavailable, looks(strange), "of others nobody can tell")
 }
 
 func TestManyRequestsWaitForOneReading(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
-	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	token, _ := s.add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleViewer})
 	s.hold = make(chan struct{})
 	g := s.gate(Options{})
 	var wg sync.WaitGroup
@@ -152,7 +153,7 @@ func TestTokensThatCannotBeReadAreSaidOnceInAWhile(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
 	s := newShelf()
-	made, _ := newShelf().add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	made, _ := newShelf().add(1, access.Record{Kind: api.TokenAPI, Role: api.RoleAdmin})
 	g := s.gate(Options{Logger: zap.New(core), Rate: DefaultRate, Burst: DefaultBurst})
 	s.set(errAway)
 	for range 100 {

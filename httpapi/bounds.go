@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/textfile"
 )
@@ -30,9 +30,9 @@ type bounds struct {
 	registry huma.Registry
 	root     *huma.Schema // nil: anything
 	name     string       // of the root, in locations
-	outline  fleet.JSONOutline
+	outline  api.JSONOutline
 	levels   []level
-	unknown  []protocol.ProblemField
+	unknown  []api.ProblemField
 	begun    bool // some of the text was read
 }
 
@@ -54,7 +54,7 @@ func (b *bounds) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-func (b *bounds) mark(m fleet.JSONMark) error {
+func (b *bounds) mark(m api.JSONMark) error {
 	switch m.What {
 	case '}', ']':
 		b.levels = b.levels[:min(len(b.levels), m.Depth)]
@@ -63,13 +63,13 @@ func (b *bounds) mark(m fleet.JSONMark) error {
 		if err := b.beginMember(m.Key); err != nil || !m.Twice {
 			return err
 		}
-		return b.refuse(len(b.levels), fleet.ErrJSONKeyTwice.Error())
+		return b.refuse(len(b.levels), api.ErrJSONKeyTwice.Error())
 	}
 	if err := b.beginValue(); err != nil || m.What == 'v' {
 		return err
 	}
-	if m.Depth >= fleet.MaxJSONDepth {
-		return b.refuse(min(len(b.levels), locatedLevels), fleet.ErrJSONDepth.Error())
+	if m.Depth >= api.MaxJSONDepth {
+		return b.refuse(min(len(b.levels), locatedLevels), api.ErrJSONDepth.Error())
 	}
 	b.levels = append(b.levels, level{schema: b.next(), object: m.What == '{'})
 	return nil
@@ -147,7 +147,7 @@ func (b *bounds) beginMember(key string) error {
 		if others {
 			return nil
 		}
-		b.unknown = append(b.unknown, protocol.ProblemField{Location: safeLocation(b.location(len(b.levels))),
+		b.unknown = append(b.unknown, api.ProblemField{Location: safeLocation(b.location(len(b.levels))),
 			Message: "unexpected property" + meant(key, slices.Collect(maps.Keys(in.schema.Properties)))})
 		if len(b.unknown) >= maxFields {
 			return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, b.unknown)
@@ -197,7 +197,7 @@ func (b *bounds) location(n int) string {
 // refuse names what is wrong with the value at the place of the first n levels.
 func (b *bounds) refuse(n int, message string) error {
 	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail,
-		[]protocol.ProblemField{{Location: safeLocation(b.location(n)), Message: message}})
+		[]api.ProblemField{{Location: safeLocation(b.location(n)), Message: message}})
 }
 
 // humaContext has another name than its method Context, so that it can be embedded.

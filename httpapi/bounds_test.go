@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
 
 type countedInput struct {
@@ -64,7 +64,7 @@ func TestElementsAreCountedAsTheyCome(t *testing.T) {
 			}
 			p := problemOf(t, w)
 			require.Equal(t, http.StatusUnprocessableEntity, w.Code)
-			require.Equal(t, []protocol.ProblemField{{Location: c.location, Message: c.message}}, p.Errors)
+			require.Equal(t, []api.ProblemField{{Location: c.location, Message: c.message}}, p.Errors)
 			if c.read > 0 {
 				require.GreaterOrEqual(t, body.Len(), len(c.body)-c.read, "no more is read")
 			}
@@ -101,7 +101,7 @@ func TestAKeyThatIsThereTwice(t *testing.T) {
 			continue
 		}
 		require.Equal(t, http.StatusUnprocessableEntity, w.Code, body)
-		require.Equal(t, []protocol.ProblemField{{Location: location, Message: "is there twice: keep one of them"}},
+		require.Equal(t, []api.ProblemField{{Location: location, Message: "is there twice: keep one of them"}},
 			problemOf(t, w).Errors, body)
 	}
 	w := do(s.Handler(), http.MethodPost, "/poll", `{"type":"a","payload":{"n":1,"n":2}}`)

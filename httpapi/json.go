@@ -16,8 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -66,8 +65,8 @@ func describeJSON(data []byte, err error) error {
 	case errors.As(err, &kind):
 		return fmt.Errorf("a number that is too large, or a value of the wrong type, ends at %s",
 			position(data, kind.Offset))
-	case errors.Is(err, fleet.ErrDuration):
-		return fleet.ErrDuration
+	case errors.Is(err, api.ErrDuration):
+		return api.ErrDuration
 	}
 	return errors.New("a value cannot be read; check its form against /docs")
 }
@@ -82,9 +81,9 @@ func position(data []byte, offset int64) string {
 
 // describeTypes gives types of fleet, which does not know huma, the schemas that the OpenAPI document shows.
 func describeTypes(schemas huma.Registry) {
-	schemas.RegisterTypeAlias(reflect.TypeFor[fleet.Duration](), reflect.TypeFor[durationSchema]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[fleet.Priority](), reflect.TypeFor[prioritySchema]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[job.Definition](), reflect.TypeFor[definitionSchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.Duration](), reflect.TypeFor[durationSchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.Priority](), reflect.TypeFor[prioritySchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.JobDefinition](), reflect.TypeFor[definitionSchema]())
 }
 
 // durationSchema describes fleet.Duration.
@@ -106,7 +105,7 @@ func (s *Server) describeDurations(schemas huma.Registry) {
 		for _, f := range reflect.VisibleFields(t) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			property, known := schema.Properties[name]
-			if b, bounded := fleet.BoundsOf(f); known && bounded && property.Type == huma.TypeString && b.TakesZero() {
+			if b, bounded := api.BoundsOf(f); known && bounded && property.Type == huma.TypeString && b.TakesZero() {
 				property.Pattern = anyDuration
 				property.PrecomputeMessages()
 			}
@@ -134,13 +133,13 @@ func bodyField(ctx huma.Context) func(location string) (reflect.StructField, boo
 		if !within {
 			return reflect.StructField{}, false
 		}
-		return fleet.FieldAt(t, path)
+		return api.FieldAt(t, path)
 	}
 }
 
 // boundedMessage says what a count or a duration must be, unless it is none or what is wrong is something else.
 func boundedMessage(f reflect.StructField, value any, otherwise string) string {
-	if b, bounded := fleet.BoundsOf(f); bounded {
+	if b, bounded := api.BoundsOf(f); bounded {
 		if err := b.Check(value); err != nil {
 			return err.Error()
 		}
@@ -163,7 +162,7 @@ type prioritySchema struct{}
 // Schema implements huma.SchemaProvider.
 func (prioritySchema) Schema(huma.Registry) *huma.Schema {
 	var numbers, names []any
-	for i, name := range fleet.PriorityNames() {
+	for i, name := range api.PriorityNames() {
 		numbers = append(numbers, float64(i+1)) // as encoding/json decodes them
 		names = append(names, name)
 	}
@@ -306,7 +305,7 @@ func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any
 	huma.Validate(registry, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)
 	if len(result.Errors) > 0 {
 		at := func(location string) (reflect.StructField, bool) {
-			return fleet.FieldAt(reflect.TypeOf(into), location)
+			return api.FieldAt(reflect.TypeOf(into), location)
 		}
 		return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail,
 			invalidFields(result.Errors, at))

@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
 type wordedInput struct {
 	Body struct {
-		ID     string         `json:"id,omitempty" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-		Full   string         `json:"full,omitempty" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$"`
-		Status string         `json:"status,omitempty" enum:"queued,dead_letter"`
-		Wait   fleet.Duration `json:"wait,omitempty"`
+		ID     string       `json:"id,omitempty" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+		Full   string       `json:"full,omitempty" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$"`
+		Status string       `json:"status,omitempty" enum:"queued,dead_letter"`
+		Wait   api.Duration `json:"wait,omitempty"`
 	}
 }
 
@@ -50,7 +50,7 @@ func TestWhatCannotBeDecodedHasItsPlace(t *testing.T) {
 	t.Parallel()
 	s := httpapi.New(httpapi.Options{})
 	type inner struct {
-		Wait fleet.Duration `json:"wait,omitempty"`
+		Wait api.Duration `json:"wait,omitempty"`
 	}
 	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "say", Method: http.MethodPost, Path: "/say"},
 		func(context.Context, *struct {

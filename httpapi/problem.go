@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/spelling"
 )
@@ -86,7 +87,7 @@ func RetryAfter(wait time.Duration, detail string) error {
 
 // Problem makes the error that answers a request with code and detail. The status comes from the code; a code that is
 // not in the protocol answers 500. detail and fields must not repeat what the client submitted.
-func Problem(code, detail string, fields ...protocol.ProblemField) error {
+func Problem(code, detail string, fields ...api.ProblemField) error {
 	status, known := statuses[code]
 	if !known {
 		code, status = protocol.CodeInternal, http.StatusInternalServerError
@@ -103,7 +104,7 @@ func Code(err error) (string, bool) {
 	return p.Problem.Code, true
 }
 
-func newProblem(status int, code, detail string, fields []protocol.ProblemField) *problem {
+func newProblem(status int, code, detail string, fields []api.ProblemField) *problem {
 	return &problem{Problem: protocol.Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code, Errors: fields,
 	}}
@@ -191,7 +192,7 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 }
 
 // nameMeant adds to what is said of unknown names those that may have been meant.
-func nameMeant(ctx huma.Context, fields []protocol.ProblemField) {
+func nameMeant(ctx huma.Context, fields []api.ProblemField) {
 	body, isBody := ctx.(*boundedBody)
 	for i := range fields {
 		f := &fields[i]
@@ -255,15 +256,15 @@ func codeOfStatus(status int) string {
 const maxFields = 20
 
 // invalidFields words what huma found. Of counts and durations, whose fields at finds by location, their bounds say it.
-func invalidFields(errs []error, at func(location string) (reflect.StructField, bool)) []protocol.ProblemField {
-	var fields []protocol.ProblemField
+func invalidFields(errs []error, at func(location string) (reflect.StructField, bool)) []api.ProblemField {
+	var fields []api.ProblemField
 	for _, err := range errs {
 		if err == nil || len(fields) == maxFields {
 			continue
 		}
 		detailer, ok := err.(huma.ErrorDetailer)
 		if !ok {
-			fields = append(fields, protocol.ProblemField{Location: "body", Message: "is not valid"})
+			fields = append(fields, api.ProblemField{Location: "body", Message: "is not valid"})
 			continue
 		}
 		d := detailer.ErrorDetail()
@@ -273,7 +274,7 @@ func invalidFields(errs []error, at func(location string) (reflect.StructField, 
 				message = boundedMessage(f, d.Value, message)
 			}
 		}
-		fields = append(fields, protocol.ProblemField{Location: safeLocation(d.Location), Message: message})
+		fields = append(fields, api.ProblemField{Location: safeLocation(d.Location), Message: message})
 	}
 	return fields
 }
@@ -321,11 +322,11 @@ func safeLocation(location string) string {
 // repeating it.
 func InvalidField(location, message string) error {
 	return Problem(protocol.CodeInvalidRequest, invalidDetail,
-		protocol.ProblemField{Location: safeLocation(location), Message: message})
+		api.ProblemField{Location: safeLocation(location), Message: message})
 }
 
 // InvalidFields is InvalidField for several parts.
-func InvalidFields(fields []protocol.ProblemField) error {
+func InvalidFields(fields []api.ProblemField) error {
 	return Problem(protocol.CodeInvalidRequest, invalidDetail, fields...)
 }
 

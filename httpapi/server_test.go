@@ -19,7 +19,6 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -29,7 +28,7 @@ type thing struct {
 	Count   int               `json:"count,omitempty" minimum:"1" maximum:"9"`
 	Mail    string            `json:"mail,omitempty" format:"email"`
 	Kind    string            `json:"kind,omitempty" enum:"a,b"`
-	Wait    fleet.Duration    `json:"wait,omitempty"`
+	Wait    api.Duration      `json:"wait,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Payload json.RawMessage   `json:"payload,omitempty"`
 }
@@ -290,12 +289,12 @@ func TestOnlyWhoSeesTheFleetHearsOfIt(t *testing.T) {
 		hears bool
 	}{
 		"nobody":            {access.Identity{}, false},
-		"a tenant's":        {access.Identity{Kind: access.KindToken, Role: access.Operator, Tenant: "acme"}, false},
-		"an agent's":        {access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build"}, false},
-		"a viewer":          {access.Identity{Kind: access.KindToken, Role: access.Viewer}, true},
-		"a certificate":     {access.Identity{Kind: access.KindCertificate, Role: access.Admin}, true},
+		"a tenant's":        {access.Identity{Kind: api.IdentityToken, Role: api.RoleOperator, Tenant: "acme"}, false},
+		"an agent's":        {access.Identity{Kind: api.IdentityJoin, Joins: true, Cluster: "build"}, false},
+		"a viewer":          {access.Identity{Kind: api.IdentityToken, Role: api.RoleViewer}, true},
+		"a certificate":     {access.Identity{Kind: api.IdentityCertificate, Role: api.RoleAdmin}, true},
 		"security is off":   {access.Local, true},
-		"an agent's by TLS": {access.Identity{Kind: access.KindCertificate, Joins: true}, false},
+		"an agent's by TLS": {access.Identity{Kind: api.IdentityCertificate, Joins: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -42,13 +42,13 @@ func (h *Hub) endOverdueLocked(a *attempt, now time.Time) {
 		zap.String("task", a.task),
 		zap.Int("attempt", a.number), zap.Duration("beacon_timeout", a.beacon))
 	h.metrics.overdue.Inc()
-	s.countEnd(a, fleet.AttemptTimedOut, now)
+	s.countEnd(a, api.AttemptTimedOut, now)
 	reason := fmt.Sprintf("no beacon for %s", a.beacon)
 	s.leave(a.attemptKey, leftover{toldAt: now})
 	h.forgetLocked(a)
 	s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: reason})
 	report := a.report(h.id)
-	report.Outcome, report.Reason = fleet.AttemptTimedOut, reason
-	report.ErrorType, report.Begun, report.EndedAt = fleet.ErrorTypeNoBeacon, true, new(now.UTC())
+	report.Outcome, report.Reason = api.AttemptTimedOut, reason
+	report.ErrorType, report.Begun, report.EndedAt = api.ErrorTypeNoBeacon, true, new(now.UTC())
 	h.fail(a, report)
 }

@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
 func beacon(d time.Duration) func(*contract.RunTaskInput) {
-	return func(in *contract.RunTaskInput) { in.Spec.BeaconTimeout = fleet.Duration(d) }
+	return func(in *contract.RunTaskInput) { in.Spec.BeaconTimeout = api.Duration(d) }
 }
 
 // says makes a poll list one attempt, with further fields.
@@ -26,7 +26,7 @@ func says(a protocol.Assignment, change func(*protocol.RunningAttempt)) func(*pr
 
 func aged(age time.Duration, state protocol.RunningState) func(*protocol.RunningAttempt) {
 	return func(r *protocol.RunningAttempt) {
-		d := fleet.Duration(age)
+		d := api.Duration(age)
 		r.BeaconAge, r.State = &d, state
 	}
 }
@@ -63,9 +63,9 @@ func TestHubEndsAttemptsWithoutBeacons(t *testing.T) {
 					Reason: "no beacon for 45s"}}, (<-answer).Commands)
 				require.Len(t, b.reported(), 1)
 				got := b.reported()[0]
-				require.Equal(t, fleet.AttemptTimedOut, got.Outcome)
+				require.Equal(t, api.AttemptTimedOut, got.Outcome)
 				require.Equal(t, "no beacon for 45s", got.Reason)
-				require.Equal(t, fleet.ErrorTypeNoBeacon, got.ErrorType)
+				require.Equal(t, api.ErrorTypeNoBeacon, got.ErrorType)
 				require.True(t, got.Begun)
 				require.Equal(t, "a", got.AgentID)
 				require.NotNil(t, got.EndedAt)
@@ -99,7 +99,7 @@ func TestHubKeepsTimeForAgentsThatOnlyCount(t *testing.T) {
 			b.pass(time.Second)
 			a.poll(says(given, func(r *protocol.RunningAttempt) { r.Beacons = 5 }))
 		}
-		require.Equal(t, fleet.AttemptTimedOut, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptTimedOut, b.reported()[0].Outcome)
 		require.InDelta(t, 10*time.Second, time.Since(quiet), float64(time.Second),
 			"25 s after the last sign, which was 16 s ago")
 	})
@@ -122,7 +122,7 @@ func TestBeaconsOfReattachedAttemptsAreWatched(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		token := b.seal.attempt(attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
 			Lane:     "lane/c",
-			Temporal: []byte("t1/1"), Beacon: fleet.Duration(30 * time.Second)})
+			Temporal: []byte("t1/1"), Beacon: api.Duration(30 * time.Second)})
 		a := b.register("a", 1, func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: token}}
 		})
@@ -132,7 +132,7 @@ func TestBeaconsOfReattachedAttemptsAreWatched(t *testing.T) {
 		a.poll(says(given, aged(36*time.Second, "")))
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptTimedOut, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptTimedOut, b.reported()[0].Outcome)
 	})
 }
 
@@ -143,11 +143,11 @@ func TestTimedOutResults(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
 				given := a.give(task("t1"))
-				require.NoError(t, a.report(given, fleet.AttemptTimedOut,
+				require.NoError(t, a.report(given, api.AttemptTimedOut,
 					func(in *resultInput) { in.Body.Stuck, in.Body.Error = stuck, "timed out after 1m" }))
 				require.Len(t, b.reported(), 1)
 				got := b.reported()[0]
-				require.Equal(t, fleet.AttemptTimedOut, got.Outcome)
+				require.Equal(t, api.AttemptTimedOut, got.Outcome)
 				require.Equal(t, "timed out after 1m", got.Reason)
 				if !stuck {
 					require.Zero(t, *got.LeaseRemaining, "nothing of it runs any more")
@@ -174,7 +174,7 @@ func TestPollThatCrossesAResultCostsNoSlot(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
-		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+		require.NoError(t, a.report(given, api.AttemptCompleted))
 		a.poll(lists(given))
 		require.Equal(t, 1, a.session().free)
 	})
@@ -188,12 +188,12 @@ func TestHeartbeatsTellSignsAndDeadlines(t *testing.T) {
 		change func(*contract.RunTaskInput)
 		ends   time.Duration // after its start; 0: never
 	}{
-		"its timeout":         {func(in *contract.RunTaskInput) { in.Spec.Timeout = fleet.Duration(time.Hour) }, time.Hour},
-		"the default":         {func(*contract.RunTaskInput) {}, fleet.DefaultTaskTimeout},
+		"its timeout":         {func(in *contract.RunTaskInput) { in.Spec.Timeout = api.Duration(time.Hour) }, time.Hour},
+		"the default":         {func(*contract.RunTaskInput) {}, api.DefaultTaskTimeout},
 		"its step's deadline": {func(in *contract.RunTaskInput) { in.DeadlineAt = &soon }, 30 * time.Second},
 		"work without end":    {func(in *contract.RunTaskInput) { in.Spec.KeepRunning = true }, 0},
 		"the earlier of the two": {func(in *contract.RunTaskInput) {
-			in.Spec.Timeout, in.DeadlineAt = fleet.Duration(10*time.Second), &soon
+			in.Spec.Timeout, in.DeadlineAt = api.Duration(10*time.Second), &soon
 		}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
@@ -24,7 +24,7 @@ const (
 	beatFirst      = 200 * time.Millisecond
 	beatCheckpoint = time.Second
 	beatProgress   = 5 * time.Second
-	beatRenew      = fleet.AttemptBackstop / 3
+	beatRenew      = api.AttemptBackstop / 3
 	beaters        = 8
 	// keepFirst is how old an attempt is when its agent is asked for what it writes.
 	keepFirst = time.Second
@@ -119,7 +119,7 @@ func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 		r.Progress, r.Marks = nil, nil
 	}
 	if r.Checkpoint != nil && (a.cancelling || len(r.Checkpoint) > beatCheckpointBytes) {
-		r.CheckpointDigest = cmp.Or(r.CheckpointDigest, fleet.JSONDigest(r.Checkpoint)) // so that its loss is noticed
+		r.CheckpointDigest = cmp.Or(r.CheckpointDigest, api.JSONDigest(r.Checkpoint)) // so that its loss is noticed
 		r.Checkpoint = nil
 	}
 	return r

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -220,11 +221,11 @@ func (d detector) holdLocked(s *session, now time.Time) {
 	b := h.brakeLocked(s.cluster)
 	vanished := "too many agents of all hubs"
 	if !b.askCluster {
-		vanished = fleet.Count(b.Count(), "agent")
+		vanished = api.Count(b.Count(), "agent")
 	}
 	why := fmt.Sprintf("held by the mass-loss brake: %s vanished at once; its %d attempts wait for it", vanished,
 		len(s.attempts))
-	h.notices.Notify(s.cluster, s.transition(fleet.AgentSuspect, why, now))
+	h.notices.Notify(s.cluster, s.transition(api.AgentSuspect, why, now))
 }
 
 // unholdLocked takes a held session back when its agent polls again.
@@ -233,7 +234,7 @@ func (h *Hub) unholdLocked(s *session, now time.Time) {
 		return
 	}
 	s.held = false
-	h.notices.Notify(s.cluster, s.transition(fleet.AgentOnline, "it is back", now))
+	h.notices.Notify(s.cluster, s.transition(api.AgentOnline, "it is back", now))
 }
 
 // releaseBrake gives up the agents that the brake holds, because a person released it.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -17,14 +17,14 @@ import (
 func bundleOf(numbers ...int) func(*contract.RunTaskInput) {
 	return func(in *contract.RunTaskInput) {
 		for _, n := range numbers {
-			in.Elements = append(in.Elements, fleet.Element{Number: n, ID: "a~.1", Attempt: 1})
+			in.Elements = append(in.Elements, api.Element{Number: n, ID: "a~.1", Attempt: 1})
 		}
 	}
 }
 
 func knowsBundles(r *protocol.Register) { r.Bundles = true }
 
-func elements(results ...fleet.ElementResult) func(*resultInput) {
+func elements(results ...api.ElementResult) func(*resultInput) {
 	return func(in *resultInput) { in.Body.Elements = results }
 }
 
@@ -53,9 +53,9 @@ func TestResultsOfABundleReachTemporal(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1, knowsBundles)
 		given := a.give(task("a~.b1", bundleOf(3, 4)))
-		require.NoError(t, a.report(given, fleet.AttemptCompleted, elements(
-			fleet.ElementResult{Number: 3, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`9`)},
-			fleet.ElementResult{Number: 4, Outcome: fleet.AttemptFailed, Error: "no"})))
+		require.NoError(t, a.report(given, api.AttemptCompleted, elements(
+			api.ElementResult{Number: 3, Outcome: api.AttemptCompleted, Output: json.RawMessage(`9`)},
+			api.ElementResult{Number: 4, Outcome: api.AttemptFailed, Error: "no"})))
 		require.Len(t, b.reported(), 1)
 		require.Len(t, b.reported()[0].Elements, 2)
 		require.JSONEq(t, `9`, string(b.reported()[0].Elements[0].Output))
@@ -64,22 +64,22 @@ func TestResultsOfABundleReachTemporal(t *testing.T) {
 }
 
 func TestResultsOfABundleAreChecked(t *testing.T) {
-	done := func(n int) fleet.ElementResult {
-		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
+	done := func(n int) api.ElementResult {
+		return api.ElementResult{Number: n, Outcome: api.AttemptCompleted}
 	}
 	for name, c := range map[string]struct {
-		results []fleet.ElementResult
+		results []api.ElementResult
 		code    string
 	}{
-		"of another bundle": {[]fleet.ElementResult{done(3), done(5)}, protocol.CodeInvalidRequest},
-		"twice":             {[]fleet.ElementResult{done(3), done(3)}, protocol.CodeInvalidRequest},
+		"of another bundle": {[]api.ElementResult{done(3), done(5)}, protocol.CodeInvalidRequest},
+		"twice":             {[]api.ElementResult{done(3), done(3)}, protocol.CodeInvalidRequest},
 		"of none":           {nil, protocol.CodeInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1, knowsBundles)
 				given := a.give(task("a~.b1", bundleOf(3, 4)))
-				requireCode(t, c.code, a.report(given, fleet.AttemptCompleted, elements(c.results...)))
+				requireCode(t, c.code, a.report(given, api.AttemptCompleted, elements(c.results...)))
 				require.Empty(t, b.reported())
 			})
 		})
@@ -89,33 +89,33 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 // The results of all bundles under way are to fit into the history of the array's workflow. What an agent reports beyond
 // its limit is delivered again, or fails if it is alone too large. Each takes 40 bytes beside its output.
 func TestResultsOfABundleAreBounded(t *testing.T) {
-	of := func(n, bytes int) fleet.ElementResult {
-		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`"` +
+	of := func(n, bytes int) api.ElementResult {
+		return api.ElementResult{Number: n, Outcome: api.AttemptCompleted, Output: json.RawMessage(`"` +
 			strings.Repeat("x", bytes-2) + `"`)}
 	}
 	failed := of(3, 90)
-	failed.Outcome, failed.Error = fleet.AttemptFailed, strings.Repeat("x", 60)
+	failed.Outcome, failed.Error = api.AttemptFailed, strings.Repeat("x", 60)
 	for name, c := range map[string]struct {
 		limit   int
-		results []fleet.ElementResult
+		results []api.ElementResult
 		kept    []int // by the sizes of their outputs
 	}{
-		"as many as fit":     {180, []fleet.ElementResult{of(3, 50), of(4, 50)}, []int{50, 50}},
-		"too large together": {180, []fleet.ElementResult{of(3, 50), of(4, 51)}, []int{50}},
-		"too large alone":    {500, []fleet.ElementResult{of(3, 501), of(4, 50)}, []int{0, 50}},
-		"of failures, none":  {500, []fleet.ElementResult{failed, of(4, 40)}, []int{0, 40}},
-		"without a limit":    {0, []fleet.ElementResult{of(3, fleet.MaxPayloadBytes), of(4, 2)}, []int{fleet.MaxPayloadBytes}},
+		"as many as fit":     {180, []api.ElementResult{of(3, 50), of(4, 50)}, []int{50, 50}},
+		"too large together": {180, []api.ElementResult{of(3, 50), of(4, 51)}, []int{50}},
+		"too large alone":    {500, []api.ElementResult{of(3, 501), of(4, 50)}, []int{0, 50}},
+		"of failures, none":  {500, []api.ElementResult{failed, of(4, 40)}, []int{0, 40}},
+		"without a limit":    {0, []api.ElementResult{of(3, api.MaxPayloadBytes), of(4, 2)}, []int{api.MaxPayloadBytes}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1, knowsBundles)
 				given := a.give(task("a~.b1", bundleOf(3, 4), func(in *contract.RunTaskInput) { in.ResultLimit = c.limit }))
 				require.Equal(t, c.limit, given.ResultLimit)
-				require.NoError(t, a.report(given, fleet.AttemptCompleted, elements(c.results...)))
+				require.NoError(t, a.report(given, api.AttemptCompleted, elements(c.results...)))
 				var kept []int
 				for _, r := range b.reported()[0].Elements {
 					kept = append(kept, len(r.Output))
-					if r.Outcome == fleet.AttemptFailed && r.Error != failed.Error {
+					if r.Outcome == api.AttemptFailed && r.Error != failed.Error {
 						require.Contains(t, r.Error, "lower max_parallel")
 						require.True(t, r.NonRetryable)
 					}
@@ -131,10 +131,10 @@ func TestTheResultOfAnElementSaysWhichItIs(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(task("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
 		require.Equal(t, 7, *given.Element)
-		require.NoError(t, a.report(given, fleet.AttemptCompleted, func(in *resultInput) {
+		require.NoError(t, a.report(given, api.AttemptCompleted, func(in *resultInput) {
 			in.Body.Output, in.Body.EndedAt = json.RawMessage(`42`), in.Body.StartedAt.Add(time.Second)
 		}))
-		require.Equal(t, []fleet.ElementResult{{Number: 7, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`42`),
+		require.Equal(t, []api.ElementResult{{Number: 7, Outcome: api.AttemptCompleted, Output: json.RawMessage(`42`),
 			Milliseconds: 1000}}, b.reported()[0].Elements)
 	})
 }
@@ -147,7 +147,7 @@ func TestAnElementKeepsNoCheckpoint(t *testing.T) {
 		given := a.give(task("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
 		a.poll(func(p *protocol.Poll) {
 			p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Checkpoint: json.RawMessage(`1`),
-				Progress: &fleet.Progress{Percent: 50}}}
+				Progress: &api.Progress{Percent: 50}}}
 		})
 		a.hangUp()
 		b.pass(2 * time.Second)
@@ -162,6 +162,6 @@ func TestResultsOfATaskHaveNoElements(t *testing.T) {
 		a := b.register("a", 1, knowsBundles)
 		given := a.give(task("t1"))
 		requireCode(t, protocol.CodeInvalidRequest,
-			a.report(given, fleet.AttemptCompleted, elements(fleet.ElementResult{Number: 0})))
+			a.report(given, api.AttemptCompleted, elements(api.ElementResult{Number: 0})))
 	})
 }

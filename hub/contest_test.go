@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -23,7 +24,7 @@ func process(host string) func(*protocol.Register) {
 
 // knock registers a process of the agent a that must wait.
 func (b *bench) knock(host string) error {
-	reg := protocol.Register{AgentID: "a", Cluster: "c", AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+	reg := protocol.Register{AgentID: "a", Cluster: "c", AgentProfile: api.AgentProfile{MaxTasks: 1}}
 	process(host)(&reg)
 	_, err := b.openSession(b.t.Context(), reg, fleet.JoinToken{}, false)
 	return err
@@ -45,13 +46,13 @@ func TestTwoProcessesWithOneAgentID(t *testing.T) {
 		began := time.Now()
 		first := b.register("a", 1, process("one"))
 		first.poll()
-		first.give(contract.RunTaskInput{TaskID: "t", Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}})
+		first.give(contract.RunTaskInput{TaskID: "t", Spec: api.TaskSpec{Type: "work", Cluster: "c"}})
 		second := b.register("a", 1, process("two")) // one that hangs is replaced at once
 		second.poll()
 		require.Empty(t, b.rivals(), "once is no contest")
 		lost := b.reported()
 		require.Len(t, lost, 1)
-		require.Equal(t, fleet.AttemptLost, lost[0].Outcome)
+		require.Equal(t, api.AttemptLost, lost[0].Outcome)
 		require.True(t, lost[0].Planned, "it says nothing against the task")
 
 		err := b.knock("one-again")
@@ -82,13 +83,13 @@ func TestCrashedAgentIsNoContest(t *testing.T) {
 		for _, id := range []string{"t1", "t2", "t3"} {
 			p := b.register("a", 1, process(id))
 			p.poll()
-			p.give(contract.RunTaskInput{TaskID: id, Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}})
+			p.give(contract.RunTaskInput{TaskID: id, Spec: api.TaskSpec{Type: "work", Cluster: "c"}})
 			p.hangUp()
 		}
 		b.register("a", 1, process("last"))
 		require.Len(t, b.reported(), 3)
 		for _, r := range b.reported() {
-			require.Equal(t, fleet.AttemptLost, r.Outcome)
+			require.Equal(t, api.AttemptLost, r.Outcome)
 			require.False(t, r.Planned)
 		}
 		require.Empty(t, b.rivals())

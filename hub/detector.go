@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 )
@@ -82,14 +83,14 @@ func (d detector) judgeAllLocked(now time.Time) {
 
 // givenUpLocked is the end of a lost session.
 func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
-	e := ending{evidence: fleet.EvidenceSilence, after: now.Sub(s.lastContact),
+	e := ending{evidence: api.EvidenceSilence, after: now.Sub(s.lastContact),
 		lease: h.leaseLeftLocked(s, now), at: now}
 	text := ""
 	switch {
 	case s.unreachable:
-		e.evidence, text = fleet.EvidenceUnreachable, "its host does not answer; it last polled %s before"
+		e.evidence, text = api.EvidenceUnreachable, "its host does not answer; it last polled %s before"
 	case !s.disconnectedAt.IsZero():
-		e.evidence, e.after = fleet.EvidenceClosed, now.Sub(s.disconnectedAt)
+		e.evidence, e.after = api.EvidenceClosed, now.Sub(s.disconnectedAt)
 		text = "its connection closed and it did not come back within %s"
 	}
 	e.after = e.after.Round(time.Millisecond)
@@ -113,7 +114,7 @@ func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
 // acceptTimeLocked is how long the agent has to list an attempt as running. What an answer carried it may still begin
 // until its lease ends, as when it was frozen meanwhile: idempotent work, which goes back, would then run twice.
 func (h *Hub) acceptTimeLocked(a *attempt) time.Duration {
-	if a.mayHaveBegun() && a.input.Spec.Safety() == fleet.Idempotent {
+	if a.mayHaveBegun() && a.input.Spec.Safety() == api.Idempotent {
 		return max(h.config.AcceptTimeout, h.leaseOfLocked(a.session))
 	}
 	return h.config.AcceptTimeout
@@ -127,7 +128,7 @@ func (d detector) takeBackLocked(a *attempt, now time.Time) {
 		a.session.countUndone(a, now)
 	}
 	h.forgetLocked(a)
-	if !a.mayHaveBegun() || a.input.Spec.Safety() == fleet.Idempotent {
+	if !a.mayHaveBegun() || a.input.Spec.Safety() == api.Idempotent {
 		h.giveBackLocked(a, "the agent did not accept it in time")
 		return
 	}
@@ -143,7 +144,7 @@ type ending struct {
 	// revoked: a person ended the session together with its join token.
 	revoked bool
 	// evidence and after say of a session that was given up on what, and how long after the last sign of life.
-	evidence fleet.Evidence
+	evidence api.Evidence
 	after    time.Duration
 	lease    time.Duration // how long the agent may go on with fenced work
 	at       time.Time
@@ -179,11 +180,11 @@ func (h *Hub) endLocked(s *session, e ending) {
 		s.conn.session = nil
 		s.conn = nil
 	}
-	lease := fleet.Duration(e.lease)
+	lease := api.Duration(e.lease)
 	var held []fleet.HeldAttempt
 	unlisted, successor := 0, h.successorsLocked(s)
 	hold := func(a fleet.HeldAttempt) {
-		if len(held) < fleet.MaxTransfers {
+		if len(held) < api.MaxTransfers {
 			held = append(held, a)
 		} else {
 			unlisted++
@@ -206,7 +207,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 			h.giveBackLocked(a, e.reason)
 		}
 	}
-	s.eachAllocation(func(a *fleet.Allocation) {
+	s.eachAllocation(func(a *api.Allocation) {
 		s.reallocated(a)
 		h.freePortsLocked(s, a, true)
 	})
@@ -222,9 +223,9 @@ func (h *Hub) endLocked(s *session, e ending) {
 		h.brakeLocked(s.cluster).Back(s.agent)
 	}
 	if !e.fenced {
-		t := s.transition(fleet.AgentOffline, e.reason, e.at)
+		t := s.transition(api.AgentOffline, e.reason, e.at)
 		t.Left, t.LeaseRemaining, t.Attempts, t.Unlisted = e.left, &lease, held, unlisted
-		t.Evidence, t.NoticedAfter, t.AwaitedUntil = e.evidence, fleet.Duration(e.after), awaited.UTC()
+		t.Evidence, t.NoticedAfter, t.AwaitedUntil = e.evidence, api.Duration(e.after), awaited.UTC()
 		h.notices.Notify(s.cluster, t)
 	}
 	h.registry.Remove(s.workerGone())

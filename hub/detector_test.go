@@ -28,12 +28,12 @@ func TestLostSessions(t *testing.T) {
 	for name, c := range map[string]struct {
 		hangUp   bool
 		after    time.Duration
-		evidence fleet.Evidence
+		evidence api.Evidence
 		reason   string
 	}{
-		"silent": {false, timing.FailureThreshold, fleet.EvidenceSilence,
+		"silent": {false, timing.FailureThreshold, api.EvidenceSilence,
 			"no heartbeat for "},
-		"disconnected": {true, timing.DisconnectGrace, fleet.EvidenceClosed,
+		"disconnected": {true, timing.DisconnectGrace, api.EvidenceClosed,
 			"its connection closed and it did not come back within "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestLostSessions(t *testing.T) {
 				b.pass(3 * detectEvery)
 				require.Nil(t, a.session())
 				require.Len(t, b.reported(), 1)
-				require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+				require.Equal(t, api.AttemptLost, b.reported()[0].Outcome)
 				require.True(t, b.reported()[0].Begun)
 				require.Contains(t, b.reported()[0].Reason, c.reason)
 				lease := time.Until(answered.Add(timing.FailureThreshold))
@@ -60,7 +60,7 @@ func TestLostSessions(t *testing.T) {
 					"the agent counts its lease from the last answer")
 				changed := b.changed()
 				require.Len(t, changed, 1)
-				require.Equal(t, fleet.AgentOffline, changed[0].Status)
+				require.Equal(t, api.AgentOffline, changed[0].Status)
 				require.False(t, changed[0].Left)
 				require.Equal(t, c.evidence, changed[0].Evidence)
 				require.InDelta(t, c.after, changed[0].NoticedAfter.Std(), float64(3*detectEvery))
@@ -82,11 +82,11 @@ func (c brokenConn) Read([]byte) (int, error) { return 0, &net.OpError{Op: "read
 
 // The kernel probes an agent's connection: what it finds is why the agent is lost.
 func TestHostThatIsGone(t *testing.T) {
-	for broken, evidence := range map[syscall.Errno]fleet.Evidence{
-		syscall.ETIMEDOUT:    fleet.EvidenceUnreachable,
-		syscall.EHOSTUNREACH: fleet.EvidenceUnreachable,
-		syscall.ENETUNREACH:  fleet.EvidenceUnreachable,
-		syscall.ECONNRESET:   fleet.EvidenceClosed,
+	for broken, evidence := range map[syscall.Errno]api.Evidence{
+		syscall.ETIMEDOUT:    api.EvidenceUnreachable,
+		syscall.EHOSTUNREACH: api.EvidenceUnreachable,
+		syscall.ENETUNREACH:  api.EvidenceUnreachable,
+		syscall.ECONNRESET:   api.EvidenceClosed,
 	} {
 		t.Run(broken.Error(), func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -146,7 +146,7 @@ func TestLossAtAHubOutOfTouch(t *testing.T) {
 // must leave the work alone there, whatever its retry safety.
 func TestLossOfAnAgentThatMoved(t *testing.T) {
 	t.Parallel()
-	for _, s := range []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce} {
+	for _, s := range []api.RetrySafety{api.Idempotent, api.Fenced, api.AtMostOnce} {
 		for hub, reported := range map[string]int{"hub-2": 0, "hub-1": 1} {
 			t.Run(fmt.Sprint(s, " is at ", hub), func(t *testing.T) {
 				inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -158,7 +158,7 @@ func TestLossOfAnAgentThatMoved(t *testing.T) {
 					a.hangUp()
 					b.pass(5 * time.Second)
 					require.Nil(t, a.session())
-					b.pass(fleet.DefaultDisconnectGrace)
+					b.pass(api.DefaultDisconnectGrace)
 					require.Len(t, b.reported(), reported)
 				})
 			})
@@ -296,7 +296,7 @@ func TestASessionIsNotOpenedAgainWhileItsGoodbyeIsUnderWay(t *testing.T) {
 			&goodbyeInput{Authorized: Authorized{ID: "a", Authorization: "Bearer " + b.seal.session(a.claims)}})
 		require.NoError(t, err)
 		again := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}
 		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
 		requireCode(t, protocol.CodeRateLimited, err)
 		again.Registration = 5 // the goodbye has no number, so it counts nevertheless
@@ -313,15 +313,15 @@ func TestASessionIsNotOpenedAgainWhileItsGoodbyeIsUnderWay(t *testing.T) {
 
 func TestNotAcceptedInTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		safety    fleet.RetrySafety
+		safety    api.RetrySafety
 		delivered bool
-		wants     fleet.AttemptOutcome
+		wants     api.AttemptOutcome
 	}{
-		"idempotent, in no answer": {fleet.Idempotent, false, fleet.AttemptReturned},
-		"fenced, in no answer":     {fleet.Fenced, false, fleet.AttemptReturned},
-		"fenced, in an answer":     {fleet.Fenced, true, fleet.AttemptLost},
-		"once, in no answer":       {fleet.AtMostOnce, false, fleet.AttemptReturned},
-		"once, in an answer":       {fleet.AtMostOnce, true, fleet.AttemptLost},
+		"idempotent, in no answer": {api.Idempotent, false, api.AttemptReturned},
+		"fenced, in no answer":     {api.Fenced, false, api.AttemptReturned},
+		"fenced, in an answer":     {api.Fenced, true, api.AttemptLost},
+		"once, in no answer":       {api.AtMostOnce, false, api.AttemptReturned},
+		"once, in an answer":       {api.AtMostOnce, true, api.AttemptLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -355,7 +355,7 @@ func TestNotAcceptedWithinTheLease(t *testing.T) {
 		require.Empty(t, b.reported())
 		b.pass(b.config.Timing.FailureThreshold)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptLost, b.reported()[0].Outcome)
 		require.GreaterOrEqual(t, b.reported()[0].NoticedAt.Sub(asked), fleet.AgentLease(b.config.Timing.FailureThreshold))
 	})
 }
@@ -384,7 +384,7 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 		held := b.changed()
 		require.Len(t, held, 4)
 		for _, h := range held {
-			require.Equal(t, fleet.AgentSuspect, h.Status)
+			require.Equal(t, api.AgentSuspect, h.Status)
 			require.Contains(t, h.Reason, "held by the mass-loss brake")
 		}
 		hold := b.brakeTold()
@@ -402,7 +402,7 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 		}
 		b.pass(2 * detectEvery)
 		require.Len(t, b.changed(), 6)
-		require.Equal(t, fleet.AgentOnline, b.changed()[4].Status)
+		require.Equal(t, api.AgentOnline, b.changed()[4].Status)
 		require.Nil(t, b.brakeTold(), "the cluster hears that the brake cleared")
 		require.NotNil(t, peers[2].session())
 		require.Empty(t, b.reported())
@@ -435,7 +435,7 @@ func TestClusterJudgesLosses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				rules := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
+				rules := contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: true}
 				b.temporal.direct["c"] = rules
 				var peers []*peer
 				for _, id := range []string{"a", "b", "d", "e"} {
@@ -492,7 +492,7 @@ func TestProofsOfDeathReleaseTheBrake(t *testing.T) {
 		b.pass(2 * b.config.Timing.DisconnectGrace)
 		require.Empty(t, b.reported())
 		require.NotNil(t, b.brakeTold())
-		directive := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive}
+		directive := contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive}
 		for _, p := range peers {
 			directive.Deaths = append(directive.Deaths, fleet.Death{AgentID: p.claims.Agent, Instance: p.claims.Instance,
 				Reason: "proof of death by a spawner: its container ended"})
@@ -592,13 +592,13 @@ func TestEndedSessionsReleaseTheBrake(t *testing.T) {
 			return err
 		},
 		"by a revocation": func(b *bench, _ *peer) error {
-			return b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			return b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 				EndedTokens: []string{someToken}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				revoked, _ := b.joinWith("a", access.Identity{Kind: access.KindJoin, ID: someToken, Joins: true})
+				revoked, _ := b.joinWith("a", access.Identity{Kind: api.IdentityJoin, ID: someToken, Joins: true})
 				peers := []*peer{revoked}
 				for _, id := range []string{"b", "d", "e", "f", "g", "h"} {
 					peers = append(peers, b.register(id, 1))
@@ -657,7 +657,7 @@ func TestRejoiningReleasesTheBrake(t *testing.T) {
 // Agents without work of which always one goes and one comes delay no judgement, and make few reports.
 func TestFakesInTurnsDelayNoJudgement(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: true}
 		workers, work := []*peer{}, map[*peer]protocol.Assignment{}
 		for _, id := range []string{"w1", "w2"} {
 			p := b.register(id, 1)
@@ -695,7 +695,7 @@ func TestFakesInTurnsDelayNoJudgement(t *testing.T) {
 // count as online.
 func TestClusterHearsOfIdleAgentsBeforeItJudges(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: true}
 		worker := b.register("w", 1, func(r *protocol.Register) { r.Reconnects = true })
 		worker.give(task("t1"))
 		idle := b.register("i", 1, func(r *protocol.Register) { r.Reconnects = true })
@@ -713,7 +713,7 @@ func TestClusterHearsOfIdleAgentsBeforeItJudges(t *testing.T) {
 // A cluster hears that agents without work are back also when those with work came first.
 func TestClusterHearsWhoIsBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true,
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: true,
 			Braked: true}
 		worker := b.register("w", 1)
 		given := worker.give(task("t1"))
@@ -741,7 +741,7 @@ func TestFakesThatFlapDoNotEngageTheBrake(t *testing.T) {
 
 func fakesFlap(t *testing.T, judges bool) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: judges}
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: judges}
 		var workers, fakes []*peer
 		work := map[*peer]protocol.Assignment{}
 		for i := range 6 {
@@ -802,7 +802,7 @@ func TestAnAgentIDRegistersSeldom(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		process := func(i int) protocol.Register {
 			return protocol.Register{AgentID: "a", InstanceID: fmt.Sprintf("instance-%d", i), Cluster: "c",
-				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+				AgentProfile: api.AgentProfile{MaxTasks: 1}}
 		}
 		taken := 0
 		var refused error
@@ -845,17 +845,17 @@ func TestBrakeIsReleasedByHand(t *testing.T) {
 			require.Nil(t, p.session())
 		}
 		require.Nil(t, b.brakeTold())
-		require.Equal(t, fleet.AgentOffline, b.changed()[len(b.changed())-1].Status)
+		require.Equal(t, api.AgentOffline, b.changed()[len(b.changed())-1].Status)
 	})
 }
 
 // TestMembersThatDidNotComeBack has a cluster count an agent on a hub that has no session of it.
 func TestMembersThatDidNotComeBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		view := &contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"},
+		view := &contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"},
 			Members: []fleet.Member{
 				{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4, Hub: "hub-1",
-					Status: fleet.AgentOnline}}}}
+					Status: api.AgentOnline}}}}
 		done, err := b.registers("a")
 		require.NoError(t, err)
 		l := &look{reclaimer: b.reclaimer, began: time.Now()}
@@ -877,7 +877,7 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 		b.pass(time.Second)
 		require.Len(t, b.changed(), 1)
 		require.Equal(t, int64(4), b.changed()[0].Registration, "one that registers meanwhile is not meant")
-		require.Equal(t, fleet.EvidenceHubLost, b.changed()[0].Evidence)
+		require.Equal(t, api.EvidenceHubLost, b.changed()[0].Evidence)
 	})
 }
 
@@ -894,10 +894,10 @@ func TestRegistrationsThatEndHalfWay(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(b.unanswered)
 		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4,
-			Hub: "hub-1", Status: fleet.AgentOnline}}
+			Hub: "hub-1", Status: api.AgentOnline}}
 		b.temporal.unanswered = 1
 		_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
 		require.ErrorContains(t, err, "Temporal does not answer")
 		b.pass(b.config.Timing.FailureThreshold - time.Second)
 		require.Empty(t, b.changed(), "it may try again")
@@ -912,7 +912,7 @@ func TestASilentClusterDelaysNoOther(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(b.unanswered)
 		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
-			Status: fleet.AgentOnline}}
+			Status: api.AgentOnline}}
 		b.temporal.silent = "broken"
 		b.unanswered.ask("broken")
 		soon := max(b.config.Timing.FailureThreshold, joinTimeout) + time.Second
@@ -934,7 +934,7 @@ func TestABacklogKeepsNobodyFromBeingGivenUp(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.temporal.backlog = true
 		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
-			Status: fleet.AgentOnline}}
+			Status: api.AgentOnline}}
 		b.start(b.reclaimer)
 		b.reclaimer.ask("c")
 		b.pass(b.config.Timing.FailureThreshold + 2*heldTime + time.Second)
@@ -950,8 +950,8 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 		return store.Task{Task: api.Task{ID: task}, Delivery: d}
 	}
 	member := func(id, hub string, reconnects bool) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: id + "-instance", Epoch: 1, Hub: hub, Status: fleet.AgentOnline,
-			AgentProfile: fleet.AgentProfile{Reconnects: reconnects}}
+		return fleet.Member{AgentID: id, Instance: id + "-instance", Epoch: 1, Hub: hub, Status: api.AgentOnline,
+			AgentProfile: api.AgentProfile{Reconnects: reconnects}}
 	}
 	held := store.Held{delivery("brought", "back"), delivery("dropped", "back"), delivery("died", "gone"),
 		delivery("elsewhere", "moved"), delivery("nobody", ""), delivery("stranger", "forgotten")}
@@ -971,7 +971,7 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("back", 2)
 				a.session().attempts[attemptKey{"brought", 1}] = &attempt{}
-				view := &contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}}
+				view := &contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}}
 				view.Members = []fleet.Member{member("back", "hub-1", true), member("gone", "hub-1", true),
 					member("moved", "hub-2", true)}
 				for _, id := range c.gone {
@@ -1013,13 +1013,13 @@ func TestAnAgentDiesSeldom(t *testing.T) {
 func TestASupervisorsProofEndsTheSession(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		a.give(task("t1", safety(fleet.Fenced)))
+		a.give(task("t1", safety(api.Fenced)))
 		b.endProven(a.claims, "proof of death by its supervisor: killed")
 		b.pass(0)
 		require.Nil(t, a.session())
 		require.Zero(t, *b.reported()[0].LeaseRemaining)
 		gone := b.changed()[len(b.changed())-1]
-		require.Equal(t, fleet.EvidenceProof, gone.Evidence)
+		require.Equal(t, api.EvidenceProof, gone.Evidence)
 		require.Zero(t, *gone.LeaseRemaining)
 		b.endProven(a.claims, "again")
 		require.Len(t, b.reported(), 1)
@@ -1029,11 +1029,11 @@ func TestASupervisorsProofEndsTheSession(t *testing.T) {
 // What an agent ran beyond what its failover lists is counted.
 func TestLostAttemptsAreCounted(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		a := b.register("a", fleet.MaxTransfers+2)
+		a := b.register("a", api.MaxTransfers+2)
 		a.give(task("t1"))
 		b.mu.Lock()
 		s := b.sessions["a"]
-		for n := range fleet.MaxTransfers + 1 {
+		for n := range api.MaxTransfers + 1 {
 			at := &attempt{attemptKey: attemptKey{"t", n}, session: s, lane: "lane/c", accepted: true}
 			s.attempts[at.attemptKey] = at
 		}
@@ -1041,8 +1041,8 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 		a.hangUp()
 		b.pass(5 * time.Second)
 		lost := b.changed()[len(b.changed())-1]
-		require.Equal(t, fleet.AgentOffline, lost.Status)
-		require.Len(t, lost.Attempts, fleet.MaxTransfers)
+		require.Equal(t, api.AgentOffline, lost.Status)
+		require.Len(t, lost.Attempts, api.MaxTransfers)
 		require.Equal(t, 2, lost.Unlisted)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -28,7 +29,7 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
 	if err := contract.Payloads.FromPayloads(task.GetInput(), &a.input); err != nil {
 		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
-		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true,
+		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: api.AttemptFailed, Final: true,
 			Reason: "the hub cannot read the task: it was made by another version"})
 		return
 	}
@@ -38,9 +39,9 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 	if t := task.GetScheduledTime(); t != nil {
 		a.queuedAt = t.AsTime()
 	}
-	if cluster, _, _ := contract.LaneOfQueue(l.name); !fleet.TakesTenant(h.directives[cluster].Tenants, a.tenant) {
+	if cluster, _, _ := contract.LaneOfQueue(l.name); !api.TakesTenant(h.directives[cluster].Tenants, a.tenant) {
 		// It was there before the cluster was for others only, or begins again.
-		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true,
+		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: api.AttemptFailed, Final: true,
 			Reason: "cluster " + cluster + " takes no work of tenant " + a.tenant})
 		return
 	}
@@ -103,12 +104,12 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.stopGrace = a.input.Spec.Grace()
-	a.grace, a.fenced = a.input.Spec.AwaitedFor(a.instance), a.input.Spec.Safety() == fleet.Fenced
+	a.grace, a.fenced = a.input.Spec.AwaitedFor(a.instance), a.input.Spec.Safety() == api.Fenced
 	claims := attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
-		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: fleet.Duration(a.stopGrace),
-		Grace: fleet.Duration(a.grace), Fenced: a.fenced,
+		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: api.Duration(a.stopGrace),
+		Grace: api.Duration(a.grace), Fenced: a.fenced,
 		Person: a.input.Spec.Safety().NeedsPerson()}
 	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
 	s.attempts[a.attemptKey] = a
@@ -158,7 +159,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		Payload:     spec.Payload,
 		Token:       a.sealed,
 		RetrySafety: spec.Safety(),
-		Timeout:     fleet.Duration(spec.AttemptTimeout()),
+		Timeout:     api.Duration(spec.AttemptTimeout()),
 		Beacon:      spec.BeaconTimeout,
 		Checkpoint:  a.input.Checkpoint, CheckpointDigest: a.input.CheckpointDigest,
 		Labels:          spec.Labels,
@@ -255,8 +256,8 @@ func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool, after t
 	h.metrics.returned.Inc()
 	a.traceFailed(why)
 	report := a.report(h.id)
-	report.Outcome, report.Reason, report.Begun, report.NotReceived = fleet.AttemptReturned, why, false, notReceived
-	report.RetryAfter = fleet.Duration(after)
+	report.Outcome, report.Reason, report.Begun, report.NotReceived = api.AttemptReturned, why, false, notReceived
+	report.RetryAfter = api.Duration(after)
 	h.fail(a, report)
 }
 
@@ -281,10 +282,10 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	h.metrics.returned.Inc()
 	a.traceFailed("no agent could take it")
 	report := a.report(h.id)
-	report.Outcome = fleet.AttemptReturned
+	report.Outcome = api.AttemptReturned
 	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input, now)
 	if turn := h.offers.Spend(a.tenant, 1, now); turn > crowded {
-		report.RetryAfter = max(report.RetryAfter, fleet.Duration(turn))
+		report.RetryAfter = max(report.RetryAfter, api.Duration(turn))
 	}
 	h.fail(a, report)
 }
@@ -314,7 +315,7 @@ func (l *lane) mayServeLocked(in *contract.RunTaskInput, now time.Time) bool {
 // rate limit that blocks an agent ends.
 func (l *lane) whyUnplacedLocked(
 	in *contract.RunTaskInput, now time.Time,
-) (why string, unhandled bool, retryAfter fleet.Duration) {
+) (why string, unhandled bool, retryAfter api.Duration) {
 	var first time.Time
 	spec := &in.Spec
 	if l.mayServeLocked(in, now) {
@@ -333,7 +334,7 @@ func (l *lane) whyUnplacedLocked(
 	if !first.IsZero() {
 		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s",
 				spec.Provider, first.UTC().Format(time.RFC3339)),
-			false, fleet.Duration(min(first.Sub(now), limitLooked))
+			false, api.Duration(min(first.Sub(now), limitLooked))
 	}
 	if len(in.Elements) > 0 {
 		return "no agent here that can run its elements takes them in bundles", true, 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -16,33 +17,33 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	later, past := now.Add(90*time.Second), now.Add(-time.Second)
-	agent := func(access fleet.Providers, c fleet.Candidate) *session {
+	agent := func(access api.Providers, c fleet.Candidate) *session {
 		return &session{candidate: c, access: access}
 	}
 	l := &lane{sessions: map[*session]*seat{
 		agent(nil, fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"},
 			Capabilities: []string{"gpu"}}): {},
-		agent(fleet.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}},
+		agent(api.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}},
 			fleet.Candidate{AgentID: "b", TaskTypes: []string{"render"}}): {},
 	}}
 	for name, c := range map[string]struct {
-		spec      fleet.TaskSpec
+		spec      api.TaskSpec
 		wants     string
 		unhandled bool
 		after     time.Duration
 	}{
-		"busy": {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy",
+		"busy": {api.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy",
 			false, 0},
-		"no handler": {fleet.TaskSpec{Type: "bake"}, "no agent handles type bake", true, 0},
-		"leaves processes": {fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced},
+		"no handler": {api.TaskSpec{Type: "bake"}, "no agent handles type bake", true, 0},
+		"leaves processes": {api.TaskSpec{Type: "exec", RetrySafety: api.Fenced},
 			"ends all of their processes", true, 0},
-		"not on one agent": {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}},
+		"not on one agent": {api.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}},
 			"no agent handles type render and has gpu", true, 0},
-		"rate limited": {fleet.TaskSpec{Type: "render", Provider: "llm"},
+		"rate limited": {api.TaskSpec{Type: "render", Provider: "llm"},
 			"provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false,
 			30 * time.Second},
-		"was rate limited": {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
-		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent handles type bake", true,
+		"was rate limited": {api.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
+		"rate limited, no handler": {api.TaskSpec{Type: "bake", Provider: "llm"}, "no agent handles type bake", true,
 			0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestCommandsThatMustNotOutliveTheirAgentGoToThoseThatEndTrees(t *testing.T)
 		able := b.register("b", 1, func(r *protocol.Register) { r.EndsProcessTrees = true })
 		answer := able.poll()
 		fenced := task("t1")
-		fenced.Spec.Type, fenced.Spec.RetrySafety = fleet.ExecType, fleet.Fenced
+		fenced.Spec.Type, fenced.Spec.RetrySafety = api.ExecType, api.Fenced
 		b.queue("lane/c", fenced)
 		b.pass(0)
 		require.Equal(t, "t1", (<-answer).Assignments[0].TaskID, "agent a has more free slots, and may leave processes")
@@ -74,7 +75,7 @@ func TestTaskThatNobodyHandlesComesBackRarely(t *testing.T) {
 		b.queue("lane/c", task("t1"))
 		b.pass(0) // at once: it must not keep a slot that others could use
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 		require.Equal(t, 1, b.open("lane/c"))
 		require.True(t, b.reported()[0].Unhandled)
 		require.False(t, b.reported()[0].Begun)
@@ -131,7 +132,7 @@ func TestAClusterBeginsNoWorkOfOtherTenants(t *testing.T) {
 	for _, lane := range []string{"lane/c", "lane/c/agent/a"} {
 		t.Run(lane, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive,
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActiveActive,
 					Tenants: []string{"acme"}}
 				answer := b.register("a", 3).poll()
 				of := func(tenant string) func(*contract.RunTaskInput) {
@@ -140,7 +141,7 @@ func TestAClusterBeginsNoWorkOfOtherTenants(t *testing.T) {
 				b.queue(lane, task("t1", of("beta")))
 				b.pass(0)
 				require.Len(t, b.reported(), 1)
-				require.Equal(t, fleet.AttemptFailed, b.reported()[0].Outcome)
+				require.Equal(t, api.AttemptFailed, b.reported()[0].Outcome)
 				require.True(t, b.reported()[0].Final)
 				require.Equal(t, "cluster c takes no work of tenant beta", b.reported()[0].Reason)
 				b.queue(lane, task("t2", of("acme")))
@@ -154,10 +155,10 @@ func TestRateLimitedAgentsGetNoTasksOfTheProvider(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		until := time.Now().Add(3 * time.Second)
 		limited := func(p *protocol.Poll) {
-			p.Providers = fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}}
+			p.Providers = api.Providers{"llm": {Available: true, RateLimitedUntil: &until}}
 		}
 		llm := func(in *contract.RunTaskInput) { in.Spec.Provider = "llm" }
-		a := b.register("a", 3, func(r *protocol.Register) { r.Providers = fleet.Providers{"llm": {Available: true}} })
+		a := b.register("a", 3, func(r *protocol.Register) { r.Providers = api.Providers{"llm": {Available: true}} })
 		given := <-func() <-chan answered {
 			answer := a.poll()
 			b.queue("lane/c", task("t1", llm))

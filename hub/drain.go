@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -63,8 +64,8 @@ func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.Stop
 		settled = settled && a.accepted
 		result.Work = append(result.Work, a.drainWork(in.IncludeSystem))
 	}
-	slices.SortFunc(result.Work, func(a, b fleet.DrainWork) int { return strings.Compare(a.TaskID, b.TaskID) })
-	result.Work = result.Work[:min(len(result.Work), fleet.MaxDrainWork)]
+	slices.SortFunc(result.Work, func(a, b api.DrainWork) int { return strings.Compare(a.TaskID, b.TaskID) })
+	result.Work = result.Work[:min(len(result.Work), api.MaxDrainWork)]
 	return result, settled, nil
 }
 
@@ -125,8 +126,8 @@ func (s *session) cordoned(d contract.Directive) bool {
 }
 
 // drainWork is a drain's entry about an attempt. After a restart of the hub the task's type is unknown.
-func (a *attempt) drainWork(includeSystem bool) fleet.DrainWork {
-	work := fleet.DrainWork{TaskID: a.task, Attempt: a.number}
+func (a *attempt) drainWork(includeSystem bool) api.DrainWork {
+	work := api.DrainWork{TaskID: a.task, Attempt: a.number}
 	if spec := &a.input.Spec; spec.Type != "" {
 		work.Type, work.Safety = spec.Type, spec.Safety()
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -26,7 +27,7 @@ func TestWhatADrainedAgentTakesWithIt(t *testing.T) {
 		}
 		require.NoError(t, look())
 		require.Len(t, left, 1)
-		require.NoError(t, a.report(done, fleet.AttemptCompleted))
+		require.NoError(t, a.report(done, api.AttemptCompleted))
 		a.give(task("t2"))
 		require.NoError(t, look())
 		a.hangUp()

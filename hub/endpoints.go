@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -20,7 +21,7 @@ const (
 	// maxPollBytes bounds a poll, of which checkpoints are the large part.
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
-	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
+	maxLogBytes = 6*api.MaxLogBytes + 128<<10
 	// maxRegisterBytes bounds a registration: a process that comes back lists what it runs, with tokens.
 	maxRegisterBytes = 8 << 20
 	// maxStateBytes bounds an agent's report of its state: its manifest, or a part of the entries.
@@ -94,7 +95,7 @@ func (h *Hub) Register(routes huma.API) {
 	poll.MaxBodyBytes = maxPollBytes
 	httpapi.Register(routes, access.Session, poll, e.pollAgent)
 	result := operation("report-result", http.MethodPost, protocol.ResultPath, "Report how an attempt ended")
-	result.MaxBodyBytes = 2 * fleet.MaxPayloadBytes
+	result.MaxBodyBytes = 2 * api.MaxPayloadBytes
 	httpapi.Register(routes, access.Session, result, e.reportResult)
 	log := operation("send-log", http.MethodPost, protocol.LogPath,
 		"Send log lines of an attempt that somebody watches")
@@ -205,7 +206,7 @@ func foreignSession() error {
 // joinTokenOf is the join token that an agent registers with, for its cluster. It is empty for certificates and the
 // configured join token, which cannot be revoked.
 func joinTokenOf(who *access.Identity) fleet.JoinToken {
-	if who.Kind != access.KindJoin || !access.Kept(who.ID) {
+	if who.Kind != api.IdentityJoin || !access.Kept(who.ID) {
 		return fleet.JoinToken{}
 	}
 	return fleet.JoinToken{ID: who.ID, MaxUses: who.MaxUses, ExpiresAt: who.ExpiresAt}
@@ -219,7 +220,7 @@ func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registe
 	if err != nil {
 		return nil, err
 	}
-	if who := access.From(ctx); claims.Token == "" && who.Kind != access.KindLocal {
+	if who := access.From(ctx); claims.Token == "" && who.Kind != api.IdentityLocal {
 		return nil, httpapi.Problem(protocol.CodeUnauthorized, "this session is no proof: register with a join token")
 	}
 	if !claims.of(&in.Body) {
@@ -264,7 +265,7 @@ func (e endpoints) endProven(claims sessionClaims, why string) {
 	defer e.hub.mu.Unlock()
 	if s, err := e.hub.findLocked(claims); err == nil {
 		end := e.hub.givenUpLocked(s, time.Now())
-		end.evidence, end.reason, end.lease = fleet.EvidenceProof, why, 0
+		end.evidence, end.reason, end.lease = api.EvidenceProof, why, 0
 		e.hub.endLocked(s, end)
 	}
 }
@@ -277,7 +278,7 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 		return nil, err
 	}
 	// protobuf refuses other text
-	in.Died = fleet.Shorten(fleet.Printable(strings.ToValidUTF8(in.Died, "\uFFFD")), maxDied)
+	in.Died = api.Shorten(api.Printable(strings.ToValidUTF8(in.Died, "\uFFFD")), maxDied)
 	if in.Died != "" {
 		e.hub.mu.Lock()
 		err := e.hub.refuseEndedLocked(claims)

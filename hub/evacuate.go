@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -61,7 +62,7 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 		return nil, nil, noSession()
 	}
 	s.evacuating = true
-	if c.hub.directives[s.cluster].Mode != fleet.ActiveActive {
+	if c.hub.directives[s.cluster].Mode != api.ActiveActive {
 		in.Target = "" // roles decide who serves the lanes, and move too
 		if in.Roles {
 			c.hub.resignLocked(s)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -12,8 +13,8 @@ import (
 const progressSpacing = time.Second
 
 // event begins an event about an attempt.
-func (a *attempt) event(kind fleet.EventType, at time.Time) fleet.Event {
-	data := fleet.EventData{TaskID: a.task, Attempt: a.number, TaskType: a.taskType, Tenant: a.tenant}
+func (a *attempt) event(kind api.EventType, at time.Time) fleet.Event {
+	data := api.EventData{TaskID: a.task, Attempt: a.number, TaskType: a.taskType, Tenant: a.tenant}
 	if s := a.session; s != nil {
 		data.Cluster, data.AgentID, data.Epoch = s.cluster, s.agent, s.epoch
 	}
@@ -22,7 +23,7 @@ func (a *attempt) event(kind fleet.EventType, at time.Time) fleet.Event {
 
 // publishRunningLocked publishes that an agent has begun an attempt.
 func (h *Hub) publishRunningLocked(a *attempt) {
-	e := a.event(fleet.EventTaskRunning, time.Now())
+	e := a.event(api.EventTaskRunning, time.Now())
 	e.PreviousAgentID = a.input.TransferredFrom
 	if !a.queuedAt.IsZero() {
 		e.QueuedAt = new(a.queuedAt.UTC())
@@ -37,7 +38,7 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 		return
 	}
 	a.published, a.publishedAt = *a.progress, now
-	e := a.event(fleet.EventTaskProgress, now)
+	e := a.event(api.EventTaskProgress, now)
 	e.Progress = new(*a.progress)
 	h.events.Publish(e)
 }
@@ -46,26 +47,26 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 // rule that the task itself applies. Gateways find reviews and ends of tasks in visibility, and of steps in their runs.
 func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	now := time.Now()
-	if report.Outcome == fleet.AttemptCompleted {
-		e := a.event(fleet.EventTaskCompleted, now)
+	if report.Outcome == api.AttemptCompleted {
+		e := a.event(api.EventTaskCompleted, now)
 		e.AttemptEnd = report.Outcome
 		h.events.Publish(e)
 		return
 	}
-	if a.input.TaskID == "" || report.Outcome == fleet.AttemptCancelled {
+	if a.input.TaskID == "" || report.Outcome == api.AttemptCancelled {
 		return // the attempt was taken over from another process of the hub: the task's settings are unknown here
 	}
 	end := report.End()
 	end.At = now
 	next := fleet.Redeliver(&a.input.Spec, a.task, a.input.Tally, end)
-	e := a.event(fleet.TaskEvent(next.Status), now)
+	e := a.event(api.TaskEvent(next.Status), now)
 	e.AttemptEnd, e.Reason = report.Outcome, next.Why
 	switch next.Status {
-	case fleet.TaskQueued:
-	case fleet.TaskRetryWait:
+	case api.TaskQueued:
+	case api.TaskRetryWait:
 		e.NextAttemptAt = new(now.Add(next.Wait).UTC())
 	default:
-		e.Type = fleet.EventAttemptFailed
+		e.Type = api.EventAttemptFailed
 	}
 	h.events.Publish(e)
 }
@@ -75,15 +76,15 @@ const flapSpacing = time.Minute
 
 // publishLivenessLocked publishes that an agent became suspect, or is no longer.
 func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.Time) {
-	e := fleet.Event{Time: now, EventData: fleet.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
+	e := fleet.Event{Time: now, EventData: api.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
 	switch {
 	case judged == fleet.Alive && s.suspected:
-		e.Type = fleet.EventAgentRecovered
+		e.Type = api.EventAgentRecovered
 	case judged != fleet.Alive && !s.suspected:
 		if s.flaps++; now.Sub(s.suspectedAt) < flapSpacing {
 			return
 		}
-		e.Type = fleet.EventAgentSuspect
+		e.Type = api.EventAgentSuspect
 		if e.Reason = "silent for longer than the warning threshold"; !s.disconnectedAt.IsZero() {
 			e.Reason = "its connection closed"
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -21,7 +21,7 @@ func (b *bench) events(in contract.ReadEventsInput) ([]string, contract.ReadEven
 	require.NoError(b.t, err)
 	var lines []string
 	for _, e := range read.Events {
-		line := strings.TrimPrefix(string(e.Type), fleet.EventPrefix)
+		line := strings.TrimPrefix(string(e.Type), api.EventPrefix)
 		for _, part := range []string{e.TaskID, e.AgentID, string(e.AttemptEnd)} {
 			if part != "" {
 				line += " " + part
@@ -33,7 +33,7 @@ func (b *bench) events(in contract.ReadEventsInput) ([]string, contract.ReadEven
 }
 
 func progresses(percent int) func(*protocol.Poll) {
-	return func(p *protocol.Poll) { p.Running[0].Progress = &fleet.Progress{Percent: percent} }
+	return func(p *protocol.Poll) { p.Running[0].Progress = &api.Progress{Percent: percent} }
 }
 
 func TestHubTellsOfTasks(t *testing.T) {
@@ -42,8 +42,8 @@ func TestHubTellsOfTasks(t *testing.T) {
 		one := a.give(task("t1", func(in *contract.RunTaskInput) { in.Spec.Tenant = "film" }))
 		a.poll(lists(one))
 		_, read := b.events(contract.ReadEventsInput{})
-		require.Equal(t, fleet.EventTaskRunning, read.Events[0].Type)
-		require.Equal(t, fleet.EventData{Cluster: "c", Tenant: "film", AgentID: "a", Epoch: 1, Hub: "hub-1",
+		require.Equal(t, api.EventTaskRunning, read.Events[0].Type)
+		require.Equal(t, api.EventData{Cluster: "c", Tenant: "film", AgentID: "a", Epoch: 1, Hub: "hub-1",
 			TaskID: "t1", TaskType: "echo", Attempt: 1}, read.Events[0].EventData)
 
 		t.Log("progress, at most once a second")
@@ -56,14 +56,14 @@ func TestHubTellsOfTasks(t *testing.T) {
 		lines, read := b.events(contract.ReadEventsInput{After: at})
 		require.Equal(t, []string{"task.progress t1 a", "task.progress t1 a"}, lines)
 		require.Equal(t, 30, read.Events[1].Progress.Percent)
-		require.NoError(t, a.report(one, fleet.AttemptCompleted))
+		require.NoError(t, a.report(one, api.AttemptCompleted))
 
 		t.Log("the ends of attempts, and what comes after them; one that the agent had not listed yet began all the same")
 		at = read.Seq
 		two := a.give(task("t2"))
-		require.NoError(t, a.report(two, fleet.AttemptFailed, func(in *resultInput) { in.Body.Error = "no disk" }))
+		require.NoError(t, a.report(two, api.AttemptFailed, func(in *resultInput) { in.Body.Error = "no disk" }))
 		three := a.give(task("t3", func(in *contract.RunTaskInput) { in.Tally.Failures = 2 }))
-		require.NoError(t, a.report(three, fleet.AttemptFailed))
+		require.NoError(t, a.report(three, api.AttemptFailed))
 		lines, read = b.events(contract.ReadEventsInput{After: at})
 		require.Equal(t, []string{"task.completed t1 a completed", "task.running t2 a", "task.retry_wait t2 a failed",
 			"task.running t3 a", "task.attempt_failed t3 a failed"}, lines,
@@ -108,7 +108,7 @@ func TestReadEventsWaits(t *testing.T) {
 		require.Equal(t, b.Hub.events.Process(), start.Process)
 		begun := time.Now()
 		lines, _ := b.events(contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints,
-			Wait: fleet.Duration(10 * time.Second)})
+			Wait: api.Duration(10 * time.Second)})
 		require.Empty(t, lines)
 		require.Equal(t, 10*time.Second, time.Since(begun))
 
@@ -118,14 +118,14 @@ func TestReadEventsWaits(t *testing.T) {
 		read := make(chan contract.ReadEventsResult, 1)
 		go func() {
 			r, _ := b.Hub.events.Read(t.Context(), contract.ReadEventsInput{Process: start.Process, After: start.Seq,
-				Hints: start.Hints, Wait: fleet.Duration(time.Minute)})
+				Hints: start.Hints, Wait: api.Duration(time.Minute)})
 			read <- r
 		}()
 		synctest.Wait()
 		begun = time.Now()
 		a.hangUp()
 		r := <-read
-		require.Equal(t, fleet.EventAgentSuspect, r.Events[0].Type)
+		require.Equal(t, api.EventAgentSuspect, r.Events[0].Type)
 		require.Less(t, time.Since(begun), 400*time.Millisecond)
 		b.pass(2 * time.Second)
 		_, r = b.events(contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints})
@@ -141,7 +141,7 @@ func TestReadEventsWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := b.Hub.events.Read(ctx, contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints,
-			Wait: fleet.Duration(time.Hour)})
+			Wait: api.Duration(time.Hour)})
 		require.NoError(t, err, "a reader that has gone waits no longer")
 	})
 }
@@ -153,14 +153,14 @@ func TestSuspectAgentRecovers(t *testing.T) {
 		a.hangUp()
 		b.pass(400 * time.Millisecond)
 		status, since := a.session().status()
-		require.Equal(t, fleet.AgentSuspect, status)
+		require.Equal(t, api.AgentSuspect, status)
 		require.WithinDuration(t, time.Now(), since, 200*time.Millisecond)
 		a.poll()
 		b.pass(200 * time.Millisecond)
 		lines, _ := b.events(contract.ReadEventsInput{})
 		require.Equal(t, []string{"agent.suspect a", "agent.recovered a"}, lines)
 		status, _ = a.session().status()
-		require.Equal(t, fleet.AgentOnline, status)
+		require.Equal(t, api.AgentOnline, status)
 		require.Empty(t, b.changed(), "short trouble is written nowhere")
 	})
 }
@@ -196,7 +196,7 @@ func TestLiveStatus(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		a.poll()
-		live := func() fleet.AgentStatus {
+		live := func() api.AgentStatus {
 			for _, entry := range (facts{b.Hub}).entries(func(string) bool { return true }) {
 				status, _, _ := contract.StatusOf(entry)
 				return status
@@ -205,10 +205,10 @@ func TestLiveStatus(t *testing.T) {
 		}
 		require.Empty(t, live())
 		b.pass(b.config.Timing.WarningThreshold + time.Second)
-		require.Equal(t, fleet.AgentWarning, live())
+		require.Equal(t, api.AgentWarning, live())
 		a.poll(func(p *protocol.Poll) { p.Stopping = true })
 		b.pass(time.Second)
-		require.Equal(t, fleet.AgentStopping, live())
+		require.Equal(t, api.AgentStopping, live())
 		require.Empty(t, b.changed())
 	})
 }

@@ -9,6 +9,7 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
@@ -72,7 +73,7 @@ func (f facts) Digests() map[string][]string {
 	defer f.hub.mu.Unlock()
 	digests := map[string][]string{}
 	for _, s := range f.hub.sessions {
-		if s.state != nil && f.hub.directives[s.cluster].Mode != fleet.ActiveActive {
+		if s.state != nil && f.hub.directives[s.cluster].Mode != api.ActiveActive {
 			digests[s.cluster] = append(digests[s.cluster], s.state.Digest)
 		}
 	}
@@ -229,12 +230,12 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 				Instance:     m.Instance,
 				Epoch:        m.Epoch,
 				Registration: m.Registration,
-				Status:       fleet.AgentOffline,
+				Status:       api.AgentOffline,
 				At:           now.UTC(),
 				Reason:       l.reason,
 				Attempts:     attempts[m.AgentID],
-				Evidence:     fleet.EvidenceHubLost,
-				NoticedAfter: fleet.Duration(now.Sub(l.began).Round(time.Millisecond)),
+				Evidence:     api.EvidenceHubLost,
+				NoticedAfter: api.Duration(now.Sub(l.began).Round(time.Millisecond)),
 			})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -45,7 +46,7 @@ type wired struct {
 func wire(f testing.TB) wired {
 	f.Helper()
 	temporal := newFakeTemporal()
-	temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
+	temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActiveActive}
 	temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance"}
 	timing := testTiming
 	timing.HeartbeatInterval, timing.CrowdInterval = time.Millisecond, time.Millisecond // polls are held no longer
@@ -60,7 +61,7 @@ func wire(f testing.TB) wired {
 		Lane: "lane/c", Temporal: []byte("t1/1")})
 	registered,
 		err := endpoints{h}.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-		AgentProfile: fleet.AgentProfile{MaxTasks: 1},
+		AgentProfile: api.AgentProfile{MaxTasks: 1},
 		Running:      []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
 	require.NoError(f, err)
 	w.session = registered.SessionToken
@@ -107,9 +108,9 @@ func FuzzRegister(f *testing.F) {
 		AgentID:    "a",
 		InstanceID: "a-instance",
 		Cluster:    "c",
-		AgentProfile: fleet.AgentProfile{MaxTasks: 2, TaskTypes: []string{"echo"},
+		AgentProfile: api.AgentProfile{MaxTasks: 2, TaskTypes: []string{"echo"},
 			Capabilities: []string{"gpu", "gpu"}},
-		Providers: fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}},
+		Providers: api.Providers{"llm": {Available: true, RateLimitedUntil: &until}},
 		Running: []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt},
 			{TaskID: "t2", Attempt: -1, Token: "x"}}})) {
 		f.Add(seed)
@@ -119,15 +120,15 @@ func FuzzRegister(f *testing.F) {
 
 func FuzzPoll(f *testing.F) {
 	w := wire(f)
-	age := fleet.Duration(-time.Hour)
+	age := api.Duration(-time.Hour)
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Poll{
 		Sequence:  9,
 		Answered:  new(int64(8)),
-		Providers: fleet.Providers{"llm": {}},
+		Providers: api.Providers{"llm": {}},
 		Returned:  []protocol.RunningAttempt{{TaskID: "t3"}},
 		Running: []protocol.RunningAttempt{
 			{TaskID: "t1", Attempt: 1, Beacons: -1, BeaconAge: &age, State: protocol.RunningStuck,
-				Progress: &fleet.Progress{Percent: 50, Message: "on"}, Checkpoint: json.RawMessage(`{"a":1}`)},
+				Progress: &api.Progress{Percent: 50, Message: "on"}, Checkpoint: json.RawMessage(`{"a":1}`)},
 			{TaskID: "t1", Attempt: 1}, {TaskID: "t9", Attempt: 1, State: protocol.RunningEnding}}})) {
 		f.Add(seed)
 	}
@@ -138,9 +139,9 @@ func FuzzResult(f *testing.F) {
 	w := wire(f)
 	now := time.Unix(1_800_000_000, 0).UTC()
 	for _, seed := range append(slices.Clone(oddBodies),
-		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: fleet.AttemptTimedOut, Stuck: true,
+		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: api.AttemptTimedOut, Stuck: true,
 			StartedAt: now, EndedAt: now}),
-		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: fleet.AttemptCompleted,
+		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: api.AttemptCompleted,
 			Output: json.RawMessage(`[1]`), StartedAt: now})) {
 		f.Add(seed)
 	}
@@ -149,7 +150,7 @@ func FuzzResult(f *testing.F) {
 
 func FuzzLog(f *testing.F) {
 	w := wire(f)
-	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Log{Attempt: 1, Lines: []fleet.LogLine{
+	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Log{Attempt: 1, Lines: []api.LogLine{
 		{Number: 2, At: time.Unix(1_800_000_000, 0).UTC(), Stream: "stdout", Text: "b"}, {Number: 1,
 			Text: "\x00"}, {Number: -1 << 63}}})) {
 		f.Add(seed)
@@ -159,14 +160,14 @@ func FuzzLog(f *testing.F) {
 
 func FuzzState(f *testing.F) {
 	w := wire(f)
-	ref := fleet.StateRef{Section: fleet.StateConfiguration, Key: "k"}
-	version := fleet.StateVersion{Epoch: 1, Number: 2}
+	ref := api.StateRef{Section: api.StateConfiguration, Key: "k"}
+	version := api.StateVersion{Epoch: 1, Number: 2}
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.StateReport{
 		Request:    "r",
-		State:      fleet.StateSummary{Digest: fleet.EmptyState},
+		State:      api.StateSummary{Digest: api.EmptyState},
 		CapturedAt: time.Unix(1_800_000_000, 0).UTC(),
-		Manifest:   []fleet.StateLine{{StateRef: ref, StateVersion: version, Digest: "00112233", Size: 3}},
-		Entries: []fleet.StateEntry{{StateRef: ref, StateVersion: version, Value: json.RawMessage(`"<"`),
+		Manifest:   []api.StateLine{{StateRef: ref, StateVersion: version, Digest: "00112233", Size: 3}},
+		Entries: []api.StateEntry{{StateRef: ref, StateVersion: version, Value: json.RawMessage(`"<"`),
 			Digest: "00112233"}, {StateRef: ref, StateVersion: version, Removed: true}}})) {
 		f.Add(seed)
 	}
@@ -179,7 +180,7 @@ func TestBodiesOverTheirLimits(t *testing.T) {
 	w := wire(t)
 	for target, limit := range map[string]int{
 		protocol.RegisterPath: maxRegisterBytes, path(protocol.PollPath): maxPollBytes,
-		path(protocol.ResultPath): 2 * fleet.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes,
+		path(protocol.ResultPath): 2 * api.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes,
 		path(protocol.StatePath): maxStateBytes,
 	} {
 		for _, over := range []int{0, 1} {

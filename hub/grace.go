@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -23,11 +23,11 @@ type awaited struct {
 // elsewhere no sooner than when the agent's lease has ended, so that waiting until then costs nothing. It returns until
 // when; zero: not at all.
 func (h *Hub) awaitLocked(a *attempt, e *ending) time.Time {
-	if !a.mayHaveBegun() || e.evidence == "" || e.evidence == fleet.EvidenceProof || a.cancelling ||
+	if !a.mayHaveBegun() || e.evidence == "" || e.evidence == api.EvidenceProof || a.cancelling ||
 		a.evacuation != nil {
 		return time.Time{}
 	}
-	until, within := e.at.Add(a.grace-e.after), "its disconnect grace of "+fleet.Duration(a.grace).String()
+	until, within := e.at.Add(a.grace-e.after), "its disconnect grace of "+api.Duration(a.grace).String()
 	if a.fenced && a.grace == 0 {
 		until, within = e.at.Add(e.lease), "its lease"
 	}

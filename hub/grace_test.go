@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -27,7 +28,7 @@ func TestDisconnectGrace(t *testing.T) {
 	}
 	direct := func(change func(*contract.Directive)) func(*bench, protocol.Assignment) {
 		return func(b *bench, _ protocol.Assignment) {
-			d := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive}
+			d := contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive}
 			change(&d)
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -63,7 +64,7 @@ func TestDisconnectGrace(t *testing.T) {
 				a := b.register("a", 2)
 				b.pass(0)
 				given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
-					in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", DisconnectGrace: fleet.Duration(grace)}
+					in.Instance = &api.InstanceOf{Job: "j", Name: "0", DisconnectGrace: api.Duration(grace)}
 				}))
 				a.takes("lane/c", task("t1"), given)
 				a.hangUp()
@@ -94,7 +95,7 @@ func TestDisconnectGrace(t *testing.T) {
 				}
 				require.Len(t, b.reported(), 2)
 				end := b.reported()[1]
-				require.Equal(t, fleet.AttemptLost, end.Outcome)
+				require.Equal(t, api.AttemptLost, end.Outcome)
 				require.Equal(t, c.why, end.Reason)
 				require.True(t, end.Awaits)
 			})
@@ -108,8 +109,8 @@ func TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace(t *testing.T) {
 		a := b.register("a", 1)
 		b.pass(0)
 		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
-			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", DisconnectGrace: fleet.Duration(10 * time.Second),
-				Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "80"}}}
+			in.Instance = &api.InstanceOf{Job: "j", Name: "0", DisconnectGrace: api.Duration(10 * time.Second),
+				Health: &api.ServiceCheck{TCP: &api.TCPCheck{Port: "80"}}}
 		}))
 		facts{b.Hub}.rejoin()
 		a = b.register("a", 1, func(r *protocol.Register) {
@@ -128,21 +129,21 @@ func TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace(t *testing.T) {
 // back in time.
 func TestWorkThatMustNotRunTwiceIsHeldForItsAgent(t *testing.T) {
 	for name, c := range map[string]struct {
-		safety fleet.RetrySafety
-		grace  *fleet.Duration
+		safety api.RetrySafety
+		grace  *api.Duration
 		held   time.Duration // since the connection closed; 0: it is lost at once
 		why    string
 		awaits bool // also after its hub is lost
 	}{
-		"idempotent": {fleet.Idempotent, nil, 0, "", false},
-		"idempotent, given": {fleet.Idempotent, new(fleet.Duration(9 * time.Second)), 9 * time.Second,
+		"idempotent": {api.Idempotent, nil, 0, "", false},
+		"idempotent, given": {api.Idempotent, new(api.Duration(9 * time.Second)), 9 * time.Second,
 			"its disconnect grace of 9s", true},
-		"fenced":       {fleet.Fenced, nil, 14 * time.Second, "its lease", false}, // of 15 s, granted a second before
-		"at_most_once": {fleet.AtMostOnce, nil, fleet.DefaultDisconnectGrace, "its disconnect grace of 30s", true},
-		"unmarked":     {fleet.Unmarked, nil, fleet.DefaultDisconnectGrace, "its disconnect grace of 30s", true},
-		"unmarked, given": {fleet.Unmarked, new(fleet.Duration(8 * time.Second)), 8 * time.Second,
+		"fenced":       {api.Fenced, nil, 14 * time.Second, "its lease", false}, // of 15 s, granted a second before
+		"at_most_once": {api.AtMostOnce, nil, api.DefaultDisconnectGrace, "its disconnect grace of 30s", true},
+		"unmarked":     {api.Unmarked, nil, api.DefaultDisconnectGrace, "its disconnect grace of 30s", true},
+		"unmarked, given": {api.Unmarked, new(api.Duration(8 * time.Second)), 8 * time.Second,
 			"its disconnect grace of 8s", true},
-		"unmarked, none": {fleet.Unmarked, new(fleet.Duration(0)), 0, "", false},
+		"unmarked, none": {api.Unmarked, new(api.Duration(0)), 0, "", false},
 	} {
 		start := func(b *bench) (*peer, protocol.Assignment) {
 			a := b.register("a", 1)
@@ -171,10 +172,10 @@ func TestWorkThatMustNotRunTwiceIsHeldForItsAgent(t *testing.T) {
 				b.pass(time.Second)
 				require.Len(t, b.reported(), 1)
 				end := b.reported()[0]
-				require.Equal(t, fleet.AttemptLost, end.Outcome)
+				require.Equal(t, api.AttemptLost, end.Outcome)
 				require.Contains(t, end.Reason, "did not come back within 1.05s, nor within "+c.why)
 				require.Equal(t, c.awaits, end.Awaits)
-				require.True(t, c.safety != fleet.Fenced || *end.LeaseRemaining == 0)
+				require.True(t, c.safety != api.Fenced || *end.LeaseRemaining == 0)
 			})
 		})
 		if c.held == 0 {
@@ -197,9 +198,9 @@ func TestWorkThatMustNotRunTwiceIsHeldForItsAgent(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a, given := start(b)
 				b.pass(c.held - time.Second)
-				require.NoError(t, a.report(given, fleet.AttemptCompleted))
+				require.NoError(t, a.report(given, api.AttemptCompleted))
 				require.Empty(t, b.awaited)
-				b.pass(fleet.DefaultDisconnectGrace)
+				b.pass(api.DefaultDisconnectGrace)
 				require.Len(t, b.reported(), 1)
 				require.Equal(t, "completed", b.reported()[0].how)
 			})

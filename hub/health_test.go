@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
@@ -24,8 +25,8 @@ func (b *bench) rated(agent string) fleet.Health {
 func TestHealthHasTimesAndFailuresInARow(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
-		for i, outcome := range []fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptCompleted, fleet.AttemptFailed,
-			fleet.AttemptTimedOut} {
+		for i, outcome := range []api.AttemptOutcome{api.AttemptFailed, api.AttemptCompleted, api.AttemptFailed,
+			api.AttemptTimedOut} {
 			_ = a.report(a.give(task(fmt.Sprint("t", i))), outcome)
 		}
 		b.pass(2 * time.Second)
@@ -56,69 +57,69 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(a *peer)
 		score float64
-		level fleet.HealthLevel
+		level api.HealthLevel
 	}{
-		"nothing": {func(*peer) {}, 1, fleet.HealthHealthy},
-		"it completes": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 1,
-			fleet.HealthHealthy},
-		"it fails": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, 1,
-			fleet.HealthHealthy},
+		"nothing": {func(*peer) {}, 1, api.HealthHealthy},
+		"it completes": {func(a *peer) { _ = a.report(a.give(task("t1")), api.AttemptCompleted) }, 1,
+			api.HealthHealthy},
+		"it fails": {func(a *peer) { _ = a.report(a.give(task("t1")), api.AttemptFailed) }, 1,
+			api.HealthHealthy},
 		"it fails again and again": {func(a *peer) {
 			for n := range 10 {
-				_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptFailed)
+				_ = a.report(a.give(task(fmt.Sprint("t", n))), api.AttemptFailed)
 			}
-		}, .9, fleet.HealthHealthy},
-		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptTimedOut) }, 1,
-			fleet.HealthHealthy},
+		}, .9, api.HealthHealthy},
+		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), api.AttemptTimedOut) }, 1,
+			api.HealthHealthy},
 		"it times out again and again": {func(a *peer) {
 			for n := range 10 {
-				_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptTimedOut)
+				_ = a.report(a.give(task(fmt.Sprint("t", n))), api.AttemptTimedOut)
 			}
-		}, .9, fleet.HealthHealthy},
+		}, .9, api.HealthHealthy},
 		"it does not end what is out of time": {func(a *peer) {
 			timeOut(a, 10)
-		}, .75, fleet.HealthCritical},
+		}, .75, api.HealthCritical},
 		"it hands back what it is given": {func(a *peer) {
 			gives(a, 10, func(p *protocol.Poll, t protocol.Assignment) {
 				p.Returned = []protocol.RunningAttempt{{TaskID: t.TaskID, Attempt: t.Attempt}}
 			})
-		}, .75, fleet.HealthCritical},
+		}, .75, api.HealthCritical},
 		"it never lists what it is given": {func(a *peer) {
 			gives(a, 10, func(*protocol.Poll, protocol.Assignment) {})
-		}, .75, fleet.HealthCritical},
+		}, .75, api.HealthCritical},
 		"it drops what it has": {func(a *peer) {
 			gives(a, 10, func(p *protocol.Poll, t protocol.Assignment) { lists(t)(p) })
-		}, .75, fleet.HealthCritical},
+		}, .75, api.HealthCritical},
 		"it hands back nine": {func(a *peer) {
 			gives(a, 9, func(*protocol.Poll, protocol.Assignment) {})
-		}, 1, fleet.HealthHealthy},
+		}, 1, api.HealthHealthy},
 		"it cannot read them": {func(a *peer) {
 			gives(a, 10, func(p *protocol.Poll, t protocol.Assignment) {
 				p.Returned = []protocol.RunningAttempt{{TaskID: t.TaskID, Attempt: t.Attempt, Unreadable: "no"}}
 			})
-		}, 1, fleet.HealthHealthy},
+		}, 1, api.HealthHealthy},
 		"it hands the tenth back because it stops": {func(a *peer) {
 			gives(a, 9, func(*protocol.Poll, protocol.Assignment) {})
 			gives(a, 1, func(p *protocol.Poll, t protocol.Assignment) {
 				p.Stopping, p.Returned = true, []protocol.RunningAttempt{{TaskID: t.TaskID, Attempt: t.Attempt}}
 			})
-		}, 1, fleet.HealthHealthy},
+		}, 1, api.HealthHealthy},
 		"it rates itself low": {func(a *peer) {
 			low := 0.25
 			a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = &low, "disk errors" })
 			a.b.pass(0)
-		}, .85, fleet.HealthDegraded},
+		}, .85, api.HealthDegraded},
 		"what was cancelled does not count": {func(a *peer) {
 			given := a.give(task("t1"))
 			a.b.cancelAttempt(a.session().attempts[attemptKey{given.TaskID, given.Attempt}])
-			_ = a.report(given, fleet.AttemptCancelled)
-		}, 1, fleet.HealthHealthy},
+			_ = a.report(given, api.AttemptCancelled)
+		}, 1, api.HealthHealthy},
 		"its host is full": {func(a *peer) {
 			a.poll(func(p *protocol.Poll) { p.Metrics.DiskPercent = new(100.) })
 			a.b.pass(0)
-		}, .85, fleet.HealthDegraded},
+		}, .85, api.HealthDegraded},
 		"it is silent": {func(a *peer) { a.b.pass(3 * testTiming.HeartbeatInterval) }, .7,
-			fleet.HealthDegraded},
+			api.HealthDegraded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -148,8 +149,8 @@ func TestHealthIsOfOneClusterAndAgent(t *testing.T) {
 }
 
 // healthTold returns the changes of health that the hub reported to the cluster.
-func (b *bench) healthTold() []fleet.HealthLevel {
-	var levels []fleet.HealthLevel
+func (b *bench) healthTold() []api.HealthLevel {
+	var levels []api.HealthLevel
 	for _, c := range b.changed() {
 		if c.Health != nil {
 			require.Empty(b.t, c.Status)
@@ -170,11 +171,11 @@ func (a *peer) rate(own float64, d time.Duration) {
 func TestLastingChangesOfHealthAreTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(a *peer)
-		told []fleet.HealthLevel
+		told []api.HealthLevel
 	}{
 		"nothing is written while nothing is wrong": {func(a *peer) { a.rate(1, time.Minute) }, nil},
 		"a worse level, once": {func(a *peer) { a.rate(0, time.Minute) },
-			[]fleet.HealthLevel{fleet.HealthDegraded}},
+			[]api.HealthLevel{api.HealthDegraded}},
 		"what passes is not told": {func(a *peer) {
 			a.rate(0,
 				health.WorseAfter-time.Second)
@@ -185,33 +186,33 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 			a.rate(1, health.BetterAfter-time.Second)
 			require.Len(a.b.t, a.b.healthTold(), 1)
 			a.rate(1, 10*time.Second)
-		}, []fleet.HealthLevel{fleet.HealthDegraded, fleet.HealthHealthy}},
+		}, []api.HealthLevel{api.HealthDegraded, api.HealthHealthy}},
 		"what comes and goes stays as it was told": {func(a *peer) {
 			a.rate(0, time.Minute)
 			for range 10 {
 				a.rate(1, 5*time.Second)
 				a.rate(0, 5*time.Second)
 			}
-		}, []fleet.HealthLevel{fleet.HealthDegraded}},
+		}, []api.HealthLevel{api.HealthDegraded}},
 		"that it is busy is not told": {func(a *peer) {
 			for range 60 {
 				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(100.) })
 				a.b.pass(time.Second)
 			}
 			rated := a.b.rated("a")
-			require.Equal(a.b.t, fleet.HealthDegraded, rated.Level)
+			require.Equal(a.b.t, api.HealthDegraded, rated.Level)
 			require.True(a.b.t, rated.Busy)
 		}, nil},
 		"that its handlers fail on a busy host is not told": {func(a *peer) {
 			for n := range 60 {
 				if n < 10 {
-					_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptFailed)
+					_ = a.report(a.give(task(fmt.Sprint("t", n))), api.AttemptFailed)
 				}
 				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(100.) })
 				a.b.pass(time.Second)
 			}
 			rated := a.b.rated("a")
-			require.Equal(a.b.t, fleet.HealthDegraded, rated.Level)
+			require.Equal(a.b.t, api.HealthDegraded, rated.Level)
 			require.True(a.b.t, rated.Busy)
 		}, nil},
 		"silence is the failure detector's": {func(a *peer) { a.b.pass(14 * time.Second) }, nil},
@@ -219,7 +220,7 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 			a.rate(0, time.Minute)
 			a.b.register("a", 1)
 			a.rate(0, 10*time.Second)
-		}, []fleet.HealthLevel{fleet.HealthDegraded, fleet.HealthDegraded}},
+		}, []api.HealthLevel{api.HealthDegraded, api.HealthDegraded}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -14,14 +15,14 @@ import (
 func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	result := contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{}}
+	result := contract.ReadTasksResult{Agents: map[string][]api.HeldTask{}}
 	for _, s := range c.hub.sessions {
 		if s.cluster != in.Cluster || in.AgentID != "" && s.agent != in.AgentID {
 			continue
 		}
-		held := []fleet.HeldTask{}
+		held := []api.HeldTask{}
 		for _, a := range s.attempts {
-			task := fleet.HeldTask{
+			task := api.HeldTask{
 				TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt,
 				Type: a.taskType, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
 				Allocation: a.allocation, Movable: a.movable(),
@@ -34,7 +35,7 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 			}
 			held = append(held, task)
 		}
-		slices.SortFunc(held, func(a, b fleet.HeldTask) int {
+		slices.SortFunc(held, func(a, b api.HeldTask) int {
 			return cmp.Or(compareTimes(a, b), strings.Compare(a.TaskID, b.TaskID))
 		})
 		result.Agents[s.agent] = held[:min(len(held), contract.MaxHeldTasks)]
@@ -43,7 +44,7 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 }
 
 // compareTimes orders tasks by when they began; those that have not begun come last.
-func compareTimes(a, b fleet.HeldTask) int {
+func compareTimes(a, b api.HeldTask) int {
 	switch {
 	case a.StartedAt == nil && b.StartedAt == nil:
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,7 +26,7 @@ func TestReadTasks(t *testing.T) {
 		second := got.Assignments[0]
 		a.poll(lists(first, second))
 		b.register("idle", 1)
-		read := func(in contract.ReadTasksInput) map[string][]fleet.HeldTask {
+		read := func(in contract.ReadTasksInput) map[string][]api.HeldTask {
 			result, err := b.readTasks(t.Context(), in)
 			require.NoError(t, err)
 			return result.Agents
@@ -46,7 +46,7 @@ func TestReadTasks(t *testing.T) {
 func TestHeldTasksOldestFirst(t *testing.T) {
 	t.Parallel()
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	begun := func(at *time.Time) fleet.HeldTask { return fleet.HeldTask{StartedAt: at} }
+	begun := func(at *time.Time) api.HeldTask { return api.HeldTask{StartedAt: at} }
 	require.Negative(t, compareTimes(begun(&early), begun(&late)))
 	require.Negative(t, compareTimes(begun(&late), begun(nil)), "what has not begun comes last")
 	require.Positive(t, compareTimes(begun(nil), begun(&early)))
@@ -82,7 +82,7 @@ func TestAddressOfAnAgent(t *testing.T) {
 				ctx := b.ConnContext(access.With(t.Context(), access.Local), fakeConn{})
 				_, err := b.registerAgent(ctx, &registerInput{Body: protocol.Register{AgentID: "a",
 					InstanceID: "instance-1", Cluster: "c",
-					AgentProfile: fleet.AgentProfile{MaxTasks: 1, Address: c.own}}})
+					AgentProfile: api.AgentProfile{MaxTasks: 1, Address: c.own}}})
 				require.NoError(t, err)
 				joins := b.temporal.joins
 				require.Equal(t, c.want, joins[len(joins)-1].Joins[0].Address)

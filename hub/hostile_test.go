@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -28,13 +29,13 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`"9999-12-31T23:59:59-23:59"`), &late))
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		_, err := b.openSession(t.Context(), protocol.Register{AgentID: "late", InstanceID: "late-instance", Cluster: "c",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1, StartedAt: late}}, fleet.JoinToken{}, false)
+			AgentProfile: api.AgentProfile{MaxTasks: 1, StartedAt: late}}, fleet.JoinToken{}, false)
 		requireCode(t, protocol.CodeInvalidRequest, err)
 
 		a := b.register("a", 1)
 		b.pass(0)
 		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
-			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", Version: 1}
+			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1}
 		}))
 		a.session().attempts[attemptKey{given.TaskID, 1}].accepted = false // its next poll tells when it began
 		for range 3 {
@@ -53,11 +54,11 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 
 		b.logs.Keep("a", given.TaskID, 1, time.Now())
 		require.True(t, b.logs.Add("a", given.TaskID, protocol.Log{Attempt: 1,
-			Lines: []fleet.LogLine{{Number: 1, At: late, Text: "late"}, {Number: 2, At: time.Now(), Text: "now"}}}))
+			Lines: []api.LogLine{{Number: 1, At: late, Text: "late"}, {Number: 2, At: time.Now(), Text: "now"}}}))
 		require.Len(t, b.logs.Tail(given.TaskID, 1), 1)
-		requireCode(t, protocol.CodeInvalidRequest, a.report(given, fleet.AttemptCompleted,
+		requireCode(t, protocol.CodeInvalidRequest, a.report(given, api.AttemptCompleted,
 			func(in *resultInput) { in.Body.EndedAt = late }))
-		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+		require.NoError(t, a.report(given, api.AttemptCompleted))
 	})
 }
 
@@ -82,7 +83,7 @@ func TestHeartbeatsOfManyAttemptsFit(t *testing.T) {
 			said := []rune(strings.Repeat(text, 1000))
 			said[n%15] = 'y' // another step
 			a.apply(protocol.RunningAttempt{TaskID: taskID, Attempt: 1, CheckpointDigest: long + "d",
-				Progress: &fleet.Progress{Percent: n, Step: string(said[:200]), Message: string(said),
+				Progress: &api.Progress{Percent: n, Step: string(said[:200]), Message: string(said),
 					EstimatedDuration: math.MaxInt64},
 				Checkpoint: json.RawMessage(`"` + strings.Repeat("<", beatCheckpointBytes-2) + `"`)}, time.Now())
 		}
@@ -128,7 +129,7 @@ func TestEventsOfManyLongReportsAreToldInParts(t *testing.T) {
 			s := b.sessions["a"]
 			s.attempts[key] = &attempt{attemptKey: key, session: s, accepted: true, deliveredIn: 1}
 			running = append(running, protocol.RunningAttempt{TaskID: key.task, Attempt: 1,
-				Progress: &fleet.Progress{Step: text[:200], Message: text}})
+				Progress: &api.Progress{Step: text[:200], Message: text}})
 		}
 		b.mu.Unlock()
 		a.poll(func(p *protocol.Poll) { p.Running = running })
@@ -183,13 +184,13 @@ func TestInstancesAreToldInParts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		const instances = 2000
 		b.register("a", instances, func(r *protocol.Register) { r.Address = strings.Repeat("\x01", 255) })
-		offer := &fleet.Offer{Name: "s", Tags: slices.Repeat([]string{strings.Repeat("t", 63)}, 16)}
+		offer := &api.ServiceOffer{Name: "s", Tags: slices.Repeat([]string{strings.Repeat("t", 63)}, 16)}
 		b.mu.Lock()
 		s := b.sessions["a"]
 		for i := range instances {
 			key := attemptKey{fmt.Sprintf("t%04d", i), 1}
 			s.attempts[key] = &attempt{attemptKey: key, session: s, accepted: true, startedAt: time.Now(),
-				instance: &fleet.InstanceOf{Job: "j", Name: fmt.Sprint(i), Service: offer}}
+				instance: &api.InstanceOf{Job: "j", Name: fmt.Sprint(i), Service: offer}}
 		}
 		b.mu.Unlock()
 		told, in := 0, contract.ReadInstancesInput{}

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/control"
@@ -137,7 +138,7 @@ type Hub struct {
 
 // New checks the options and makes a hub that is not started yet.
 func New(o Options) (*Hub, error) {
-	if err := fleet.ValidateID("hub id", o.ID); err != nil {
+	if err := api.ValidateID("hub id", o.ID); err != nil {
 		return nil, err
 	}
 	if len(o.Key) < 16 {

@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
@@ -57,7 +57,7 @@ func (t *healthTeller) end(hub string, a *attempt, why string) {
 			now: contract.HealthReport{Task: a.task, Attempt: a.number, Hub: hub}}
 		t.known[a.task] = k
 	}
-	k.ended = fleet.Shorten(why, endedLength)
+	k.ended = api.Shorten(why, endedLength)
 }
 
 // see takes in how well an instance is now.
@@ -178,24 +178,24 @@ func fitting(found []contract.FoundInstance) (first []contract.FoundInstance, mo
 
 // healthNow is how well an instance is, by its agent's last word. One whose agent is out of touch, or that is being
 // stopped, does not pass.
-func (a *attempt) healthNow() fleet.InstanceHealth {
+func (a *attempt) healthNow() api.InstanceHealth {
 	switch {
 	case !a.session.disconnectedAt.IsZero() || a.cancelling || a.session.stopping:
-		return fleet.InstanceFailing
+		return api.InstanceFailing
 	case a.instance.Health == nil:
-		return fleet.InstancePassing
+		return api.InstancePassing
 	case a.health == "":
-		return fleet.InstanceStarting
+		return api.InstanceStarting
 	}
 	return a.health
 }
 
 // sealedInstance is what another hub must know of an instance that it takes over: not how it is checked.
-func sealedInstance(i *fleet.InstanceOf) *fleet.InstanceOf {
+func sealedInstance(i *api.InstanceOf) *api.InstanceOf {
 	if i == nil || i.Health == nil {
 		return i
 	}
 	sealed := *i
-	sealed.Health = &fleet.ServiceCheck{}
+	sealed.Health = &api.ServiceCheck{}
 	return &sealed
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -16,8 +16,8 @@ func TestReadInstances(t *testing.T) {
 		a := b.register("a", 2, func(r *protocol.Register) { r.Address, r.Zone = "10.0.0.7:5000", "north" })
 		b.pass(0)
 		a.give(task("plain"))
-		instance := fleet.InstanceOf{Job: "ranker", Name: "0", Version: 3, Service: &fleet.Offer{Name: "rank", Port: "8080"},
-			Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "8080"}}}
+		instance := api.InstanceOf{Job: "ranker", Name: "0", Version: 3, Service: &api.ServiceOffer{Name: "rank", Port: "8080"},
+			Health: &api.ServiceCheck{TCP: &api.TCPCheck{Port: "8080"}}}
 		given := a.give(task("ranker~~0.1", func(in *contract.RunTaskInput) { in.Instance = &instance }))
 		require.Equal(t, &instance, given.Instance, "the agent gets the check")
 		read := func(job string) []contract.FoundInstance {
@@ -25,36 +25,36 @@ func TestReadInstances(t *testing.T) {
 			require.NoError(t, err)
 			return result.Instances
 		}
-		health := func() fleet.InstanceHealth { return read("")[0].Checked }
+		health := func() api.InstanceHealth { return read("")[0].Checked }
 		found := read("ranker")
 		require.Len(t, found, 1)
 		require.Equal(t, []string{"a", "10.0.0.7", "north", "rank"}, []string{found[0].Agent, found[0].Host, found[0].Zone,
 			found[0].ServiceName()})
 		require.Empty(t, read("other"))
 
-		require.Equal(t, fleet.InstanceStarting, health(), "its agent has not told of its checks")
-		tell := func(word fleet.InstanceHealth) {
+		require.Equal(t, api.InstanceStarting, health(), "its agent has not told of its checks")
+		tell := func(word api.InstanceHealth) {
 			a.poll(func(p *protocol.Poll) {
 				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, Health: word},
 					{TaskID: "plain", Attempt: 1}}
 			})
 		}
-		tell(fleet.InstancePassing)
-		require.Equal(t, fleet.InstancePassing, health())
+		tell(api.InstancePassing)
+		require.Equal(t, api.InstancePassing, health())
 
 		b.mu.Lock()
 		delete(b.sessions, "a") // as a new process of the hub: it knows nothing
 		b.mu.Unlock()
 		a = b.register("a", 2, func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token,
-				Health: fleet.InstanceFailing}}
+				Health: api.InstanceFailing}}
 		})
-		require.Equal(t, fleet.InstanceFailing, health(), "it is known from its token")
+		require.Equal(t, api.InstanceFailing, health(), "it is known from its token")
 		require.Equal(t, "rank", read("ranker")[0].ServiceName())
-		tell(fleet.InstancePassing)
-		require.Equal(t, fleet.InstancePassing, health())
+		tell(api.InstancePassing)
+		require.Equal(t, api.InstancePassing, health())
 		a.hangUp()
-		require.Equal(t, fleet.InstanceFailing, health(), "its agent is out of touch")
+		require.Equal(t, api.InstanceFailing, health(), "its agent is out of touch")
 	})
 }
 
@@ -69,31 +69,31 @@ func TestJobsAreToldOfTheHealthOfTheirInstances(t *testing.T) {
 			words, b.temporal.health = b.temporal.health, nil
 			return words
 		}
-		checked := &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "80"}}
+		checked := &api.ServiceCheck{TCP: &api.TCPCheck{Port: "80"}}
 		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
-			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", Version: 1, Health: checked}
+			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1, Health: checked}
 		}))
-		tell := func(word fleet.InstanceHealth) {
+		tell := func(word api.InstanceHealth) {
 			a.poll(func(p *protocol.Poll) {
 				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, Health: word}}
 			})
 		}
 		require.Equal(t, []string{"j~~0.1 starting"}, told())
 		b.temporal.deaf = 2
-		tell(fleet.InstancePassing)
+		tell(api.InstancePassing)
 		require.Equal(t, []string{"j~~0.1 passing"}, told(), "what was not told is told again")
 		require.Empty(t, told(), "what is known is not")
-		tell(fleet.InstanceFailing)
+		tell(api.InstanceFailing)
 		require.Equal(t, []string{"j~~0.1 failing"}, told())
 		other := b.register("b", 1)
 		b.pass(0)
 		other.give(task("k~~0.1", func(in *contract.RunTaskInput) {
-			in.Instance = &fleet.InstanceOf{Job: "k", Name: "0", Version: 1}
+			in.Instance = &api.InstanceOf{Job: "k", Name: "0", Version: 1}
 		}))
-		tell(fleet.InstanceFailing)
+		tell(api.InstanceFailing)
 		require.Equal(t, []string{"k~~0.1 passing"}, told(), "without a check it passes while it runs")
 		other.hangUp()
-		tell(fleet.InstanceFailing)
+		tell(api.InstanceFailing)
 		require.Equal(t, []string{"k~~0.1 failing", "k~~0.1"}, append(told(), told()...), "its agent is gone")
 	})
 }
@@ -104,13 +104,13 @@ func TestAJobIsNotToldOfEachFlap(t *testing.T) {
 		a := b.register("a", 1)
 		b.pass(0)
 		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
-			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", Version: 1,
-				Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "80"}}}
+			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1,
+				Health: &api.ServiceCheck{TCP: &api.TCPCheck{Port: "80"}}}
 		}))
 		for n := range 300 {
-			health := fleet.InstancePassing
+			health := api.InstancePassing
 			if n%2 == 0 {
-				health = fleet.InstanceFailing
+				health = api.InstanceFailing
 			}
 			a.poll(func(p *protocol.Poll) {
 				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, Health: health}}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -202,7 +203,7 @@ func (j *joiner) wakeSome(cluster string, from []byte) (woken int, next []byte, 
 	h := j.hub
 	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
 	defer cancel()
-	query := contract.OpenTaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: contract.TaskUnhandled})
+	query := contract.OpenTaskQuery(&api.TaskFilter{Cluster: cluster, Status: contract.TaskUnhandled})
 	tasks, next, err := store.Store{Client: h.client, Namespace: h.namespace}.Page(ctx, query, wakeMost, from)
 	for _, info := range tasks {
 		id := info.GetExecution().GetWorkflowId()

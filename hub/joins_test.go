@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -24,7 +25,7 @@ func TestJoinsOfOneUpdateHaveABound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			join := fleet.Join{AgentProfile: fleet.AgentProfile{Version: strings.Repeat("v", c.bytes)}}
+			join := fleet.Join{AgentProfile: api.AgentProfile{Version: strings.Repeat("v", c.bytes)}}
 			require.Equal(t, c.first, firstJoins(slices.Repeat([]*pendingJoin{{join: join}}, c.waiting)))
 		})
 	}

@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/control"
 )
 
@@ -33,7 +33,7 @@ const (
 type lane struct {
 	hub      *Hub
 	name     string
-	need     *fleet.Demand // what its tasks ask for; nil: it differs, or is nothing
+	need     *api.Demand // what its tasks ask for; nil: it differs, or is nothing
 	sessions map[*session]*seat
 	ranking  ranking
 	free     int // slots of its sessions

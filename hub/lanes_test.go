@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -27,8 +27,8 @@ func TestPollsFollowFreeSlots(t *testing.T) {
 		}
 		require.Equal(t, 1, b.lanes["lane/c"].free)
 		require.Equal(t, 1, b.open("lane/c"))
-		b.settled(a.claims, attemptKey{"t1", 1}, fleet.AttemptCompleted)
-		b.settled(other.claims, attemptKey{"t1", 1}, fleet.AttemptCompleted)
+		b.settled(a.claims, attemptKey{"t1", 1}, api.AttemptCompleted)
+		b.settled(other.claims, attemptKey{"t1", 1}, api.AttemptCompleted)
 		b.pass(0)
 		require.Equal(t, 2, b.lanes["lane/c"].free)
 		require.Equal(t, 2, b.open("lane/c"))
@@ -93,7 +93,7 @@ func TestTaskThatComesTooLateGoesBack(t *testing.T) {
 		b.pass(0)
 		b.queue("lane/c", task("t1"))
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 		require.False(t, b.reported()[0].Begun)
 		require.Empty(t, b.lanes)
 	})
@@ -115,7 +115,7 @@ func TestTaskWithoutASlotIsParked(t *testing.T) {
 
 		b.pass(b.config.Park - time.Millisecond)
 		answer := a.poll(lists(given))
-		b.settled(a.claims, attemptKey{"pinned", 1}, fleet.AttemptCompleted)
+		b.settled(a.claims, attemptKey{"pinned", 1}, api.AttemptCompleted)
 		require.Equal(t, "parked", (<-answer).Assignments[0].TaskID, "the slot that comes free is for what waits")
 		require.Empty(t, l.parked)
 		b.pass(b.config.Park)
@@ -134,7 +134,7 @@ func TestStopGivesBackWhatWasNotDelivered(t *testing.T) {
 		require.NoError(t, (<-held).err, "a held poll is answered")
 		require.Len(t, b.reported(), 1, "what runs goes on")
 		require.Equal(t, "undelivered/1", b.reported()[0].token)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 		require.NotNil(t, other.session())
 		require.Zero(t, b.open("lane/c"))
 		require.Empty(t, b.changed(), "agents stay members: they re-attach")
@@ -150,7 +150,7 @@ func TestUnreadableTaskFails(t *testing.T) {
 		b.mu.Unlock()
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptFailed, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptFailed, b.reported()[0].Outcome)
 		require.True(t, b.reported()[0].Final, "the next delivery would be the same")
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -15,9 +16,9 @@ import (
 // off. Whoever gets the work next must wait for as long as the agent may count on its lease (02_lease_after_patch).
 func TestALeaseHoldsAsItWasTold(t *testing.T) {
 	const long, short, third = 15 * time.Second, 3 * time.Second, time.Second // as a hub counts them
-	active := contract.Directive{Cluster: "c", Mode: fleet.ActiveActive}
-	passive := contract.Directive{Cluster: "c", Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 10,
-		RoleLease: fleet.Duration(short)}
+	active := contract.Directive{Cluster: "c", Mode: api.ActiveActive}
+	passive := contract.Directive{Cluster: "c", Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 10,
+		RoleLease: api.Duration(short)}
 	type leases []time.Duration
 	for name, tt := range map[string]struct {
 		before, after contract.Directive
@@ -42,14 +43,14 @@ func TestALeaseHoldsAsItWasTold(t *testing.T) {
 				b.temporal.direct["c"] = tt.before
 				a := b.register("a", 1)
 				a.poll() // reads its role
-				given := a.give(task("t1", safety(fleet.Fenced)))
+				given := a.give(task("t1", safety(api.Fenced)))
 				require.NoError(t, b.direct(t.Context(), tt.after))
 				b.pass(0)
 				var answered, began time.Time
 				for i, named := range tt.named {
 					began = time.Now()
 					answer := <-a.poll(lists(given), func(p *protocol.Poll) {
-						p.Lease = fleet.Duration(fleet.AgentLease(named))
+						p.Lease = api.Duration(fleet.AgentLease(named))
 					})
 					answered = time.Now()
 					require.NoError(t, answer.err)
@@ -72,11 +73,11 @@ func TestALeaseHoldsAsItWasTold(t *testing.T) {
 func TestAShorterLeaseIsToldInTime(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		names := func(p *protocol.Poll) { p.Lease = fleet.Duration(fleet.AgentLease(15 * time.Second)) }
+		names := func(p *protocol.Poll) { p.Lease = api.Duration(fleet.AgentLease(15 * time.Second)) }
 		held := a.poll(names)
 		b.pass(4 * time.Second)
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActivePassive,
-			Leader: "a", LeaderEpoch: 10, RoleLease: fleet.Duration(3 * time.Second)}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActivePassive,
+			Leader: "a", LeaderEpoch: 10, RoleLease: api.Duration(3 * time.Second)}))
 		late := <-held
 		require.Len(t, late.Commands, 1, "it leads now")
 		require.Zero(t, late.Lease)

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -25,7 +25,7 @@ type leftover struct {
 	stuck    bool      // the agent reports that it cannot stop it
 	since    time.Time // when the agent first listed it so
 	// allocation is what its handler still has of the agent's resources
-	allocation *fleet.Allocation
+	allocation *api.Allocation
 }
 
 // countLeftoversLocked records attempts that an agent lists and the hub does not count. One that the agent was

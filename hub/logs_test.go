@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/tasklog"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -26,7 +26,7 @@ func (b *bench) read(after int64, wait time.Duration) <-chan reading {
 	begun := time.Now()
 	go func() {
 		result, err := b.logs.Read(b.t.Context(), contract.ReadLogInput{TaskID: "t1", Attempt: 1, After: after,
-			Wait: fleet.Duration(wait)})
+			Wait: api.Duration(wait)})
 		done <- reading{result, err, time.Since(begun)}
 	}()
 	synctest.Wait()
@@ -39,7 +39,7 @@ func (p *peer) sendLog(numbers ...int64) bool {
 	in := &logInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + p.b.seal.session(p.claims)},
 		TaskID: "t1", Body: protocol.Log{Attempt: 1}}
 	for _, n := range numbers {
-		in.Body.Lines = append(in.Body.Lines, fleet.LogLine{Number: n, At: time.Now(), Text: fmt.Sprint("line ", n)})
+		in.Body.Lines = append(in.Body.Lines, api.LogLine{Number: n, At: time.Now(), Text: fmt.Sprint("line ", n)})
 	}
 	out, err := p.b.sendLog(p.b.t.Context(), in)
 	require.NoError(p.b.t, err)
@@ -63,7 +63,7 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 		held := a.poll(lists(given))
 		got := b.read(0, 20*time.Second)
 		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1,
-			Hold: fleet.Duration(tasklog.Interest)}}, (<-held).Commands)
+			Hold: api.Duration(tasklog.Interest)}}, (<-held).Commands)
 		require.True(t, a.sendLog(2, 1, 3))
 		first := <-got
 		require.NoError(t, first.err)
@@ -129,7 +129,7 @@ func TestLogEndsWithItsAttempt(t *testing.T) {
 		a.sendLog(1)
 		require.Equal(t, []int64{1}, numbers(<-got))
 		got = b.read(1, 20*time.Second)
-		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+		require.NoError(t, a.report(given, api.AttemptCompleted))
 		end := <-got
 		require.True(t, end.Gone)
 		require.Less(t, end.took, time.Second)
@@ -165,11 +165,11 @@ func TestLogInTheHubIsBounded(t *testing.T) {
 			a.sendLog(1)
 			return got
 		}()
-		for n := int64(2); n < 3*fleet.MaxLogLines; n++ {
+		for n := int64(2); n < 3*api.MaxLogLines; n++ {
 			a.sendLog(n)
 		}
 		got := <-b.read(0, 0)
-		require.Len(t, got.Lines, fleet.MaxLogLines)
+		require.Len(t, got.Lines, api.MaxLogLines)
 		a.poll(lists(given))
 	})
 }
@@ -190,13 +190,13 @@ func TestOutputIsKeptWithTheAttempt(t *testing.T) {
 		require.Len(t, asked, 1, "what runs for a while is asked for its output")
 		require.NotZero(t, asked[0].Every)
 		require.True(t, agents["t1"].sendLog(1, 2))
-		for id, outcome := range map[string]fleet.AttemptOutcome{"t2": fleet.AttemptFailed, "t3": fleet.AttemptCompleted} {
+		for id, outcome := range map[string]api.AttemptOutcome{"t2": api.AttemptFailed, "t3": api.AttemptCompleted} {
 			_, err := b.reportResult(t.Context(), &resultInput{
 				Authorized: Authorized{ID: agents[id].claims.Agent,
 					Authorization: "Bearer " + b.seal.session(agents[id].claims)},
 				TaskID: id,
 				Body: protocol.Result{Token: given[id].Token, Attempt: 1, Outcome: outcome,
-					Log: []fleet.LogLine{{Number: 8, Text: "first"}, {Number: 9, Text: "last"}}},
+					Log: []api.LogLine{{Number: 8, Text: "first"}, {Number: 9, Text: "last"}}},
 			})
 			require.NoError(t, err)
 		}

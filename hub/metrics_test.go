@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -60,7 +60,7 @@ func TestMetricsMove(t *testing.T) {
 		{"stella_agent_health_score", agent, func(_ *bench, a *peer) { timeOut(a, 10) }, 1, .75},
 		{"stella_agent_task_completion_rate", agent, func(_ *bench, a *peer) {
 			timeOut(a, 3)
-			_ = a.report(a.give(task("t4")), fleet.AttemptCompleted)
+			_ = a.report(a.give(task("t4")), api.AttemptCompleted)
 		}, 1, .25},
 		{"stella_agent_heartbeat_age_seconds", agent, func(b *bench, _ *peer) { b.pass(7 * time.Second) }, 0, 7},
 		{"stella_agent_heartbeat_success_total", agent, func(_ *bench, a *peer) { a.poll(); a.poll() }, 1, 3},
@@ -115,14 +115,14 @@ func TestMetricsMove(t *testing.T) {
 			b.queue("lane/c/agent/a", task("t5")) // its poll was opened while there were slots
 		}, 0, 1},
 		{"mainstay_hub_stuck_handlers", nil, func(_ *bench, a *peer) {
-			_ = a.report(a.give(task("t1")), fleet.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck = true })
+			_ = a.report(a.give(task("t1")), api.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck = true })
 		}, 0, 1},
 		{"mainstay_hub_results_total", map[string]string{"outcome": "completed"},
-			func(_ *bench, a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 0, 1},
+			func(_ *bench, a *peer) { _ = a.report(a.give(task("t1")), api.AttemptCompleted) }, 0, 1},
 		{"mainstay_hub_stale_results_total", nil, func(_ *bench, a *peer) {
 			given := a.give(task("t1"))
-			_ = a.report(given, fleet.AttemptCompleted)
-			_ = a.report(given, fleet.AttemptCompleted)
+			_ = a.report(given, api.AttemptCompleted)
+			_ = a.report(given, api.AttemptCompleted)
 		}, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestMetricsMove(t *testing.T) {
 // timeOut lets attempts of an agent time out, whose handlers the agent cannot end at once.
 func timeOut(a *peer, times int) {
 	for n := range times {
-		_ = a.report(a.give(task(fmt.Sprint("out", n))), fleet.AttemptTimedOut,
+		_ = a.report(a.give(task(fmt.Sprint("out", n))), api.AttemptTimedOut,
 			func(in *resultInput) { in.Body.Stuck = true })
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -20,7 +21,7 @@ func TestForeignIdsAreRefusedAlsoInACrowd(t *testing.T) {
 		}
 		refused := func() {
 			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "theirs", InstanceID: "instance", Cluster: "c",
-				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
+				AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
 			require.ErrorContains(t, err, "another cluster has this agent id online")
 		}
 		refused()
@@ -38,7 +39,7 @@ func TestAgentIsNotFencedByAnotherCluster(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		theirs := protocol.Register{AgentID: "a", InstanceID: "theirs", Cluster: "other",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}
 		admit := func() error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -56,6 +57,6 @@ func TestAgentIsNotFencedByAnotherCluster(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		require.True(t, b.missingLocked("c", &fleet.Member{AgentID: "a", Hub: "hub-1", Epoch: a.claims.Epoch,
-			Status: fleet.AgentOnline}), "its cluster learns that it is away")
+			Status: api.AgentOnline}), "its cluster learns that it is away")
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -124,7 +125,7 @@ func TestOwnLaneIsPolledWhileItIsOpen(t *testing.T) {
 			b.mu.Unlock()
 			b.pass(time.Hour)
 			require.Equal(t, 1, b.listed(), "what waits behind the work is not seen")
-			b.settled(a.claims, attemptKey{"long", 1}, fleet.AttemptCompleted)
+			b.settled(a.claims, attemptKey{"long", 1}, api.AttemptCompleted)
 			b.pass(0)
 			require.Equal(t, 1, b.open(own))
 		},

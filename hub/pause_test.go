@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -15,7 +15,7 @@ func TestPausedLanesAreNotPolled(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		tell := func(version int64, paused bool, lanes ...string) {
 			require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: version,
-				Mode:           fleet.ActiveActive,
+				Mode:           api.ActiveActive,
 				CapabilitySets: [][]string{{"gpu"}}, Paused: paused, PausedLanes: lanes}))
 			b.pass(0)
 		}
@@ -59,12 +59,12 @@ func TestPauseReturnsWhatIsParked(t *testing.T) {
 		b.pass(0)
 		b.queue("lane/c", task("parked"))
 		require.Len(t, l.parked, 1)
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			Paused: true}))
 		b.pass(0)
 		require.Empty(t, l.parked)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 		require.Equal(t, "the lane is paused", b.reported()[0].Reason)
 	})
 }
@@ -76,7 +76,7 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 		b.queue("lane/c", task("t1"))
 		b.queue("lane/c/agent/a", task("t2"))
 		require.Len(t, a.session().outbox, 2)
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			PausedLanes: []string{"default"}}))
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
@@ -93,12 +93,12 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 func TestDirectiveOfANewClusterCounts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		now := time.Now()
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now, Version: 9, Mode: fleet.ActiveActive,
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now, Version: 9, Mode: api.ActiveActive,
 			Paused: true}
 		b.register("a", 1)
 		require.Zero(t, b.open("lane/c"))
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now.Add(time.Minute), Version: 1,
-			Mode: fleet.ActiveActive}
+			Mode: api.ActiveActive}
 		b.register("b", 1)
 		require.Equal(t, 2, b.open("lane/c"))
 	})

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -96,7 +96,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	s.attach(conn)
 	h.unholdLocked(s, now)
 	s.metrics, s.counters, s.ownHealth = poll.Metrics, poll.Counters, poll.Health
-	s.ownNote = fleet.Printable(poll.HealthNote)
+	s.ownNote = api.Printable(poll.HealthNote)
 	if poll.Providers != nil {
 		s.access = poll.Providers
 	}
@@ -168,7 +168,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now
-		if r.StartedAt != nil && fleet.ValidateTime("started_at", *r.StartedAt) == nil {
+		if r.StartedAt != nil && api.ValidateTime("started_at", *r.StartedAt) == nil {
 			a.startedAt = *r.StartedAt
 		}
 	}
@@ -186,7 +186,7 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	ofArray := strings.HasPrefix(key, ".") // these keep neither marks nor checkpoints: an array has many attempts
 	if r.Progress != nil {
 		p := *r.Progress
-		p.Step, p.Message = fleet.Printable(p.Step), fleet.Printable(p.Message)
+		p.Step, p.Message = api.Printable(p.Step), api.Printable(p.Message)
 		if a.progress == nil || *a.progress != p {
 			a.progress, a.beatNeeds, a.aliveAt = &p, true, now
 			if !ofArray {
@@ -194,7 +194,7 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 			}
 		}
 	}
-	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
+	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= api.MaxCheckpointBytes {
 		a.aliveAt = now
 		if !ofArray {
 			a.checkpoint, a.checkpointDigest = r.Checkpoint, r.CheckpointDigest
@@ -263,14 +263,14 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	h.metrics.lost.Inc()
 	a.traceFailed(why)
 	now := time.Now().UTC()
-	remaining := fleet.Duration(max(0, lease))
+	remaining := api.Duration(max(0, lease))
 	report := a.report(h.id)
-	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
+	report.Outcome, report.Reason, report.Begun = api.AttemptLost, why, true
 	report.EndedAt, report.LeaseRemaining, report.NoticedAt = &now, &remaining, &now
 	report.Prefer = a.successor
 	report.Planned = a.contested // says nothing against the task
 	if a.evacuation != nil {
-		report.NoticedAt, report.Outcome = nil, fleet.AttemptMoved
+		report.NoticedAt, report.Outcome = nil, api.AttemptMoved
 		report.Reason, report.Target, report.Planned = a.evacuation.Reason, a.evacuation.Target, true
 	}
 	h.fail(a, report)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -43,11 +44,11 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 		require.Zero(t, time.Since(begun))
 		require.Len(t, got.Assignments, 1)
 		require.Equal(t, "t1", got.Assignments[0].TaskID)
-		require.Equal(t, fleet.Idempotent, got.Assignments[0].RetrySafety)
+		require.Equal(t, api.Idempotent, got.Assignments[0].RetrySafety)
 		claims, err := b.seal.openAttempt(got.Assignments[0].Token)
 		require.NoError(t, err)
 		require.Equal(t, attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
-			Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo", StopGrace: fleet.Duration(fleet.DefaultStopGrace)}, claims)
+			Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo", StopGrace: api.Duration(api.DefaultStopGrace)}, claims)
 		a.poll(lists(got.Assignments[0]))
 		require.True(t, a.session().attempts[attemptKey{"t1", 1}].accepted)
 		require.Empty(t, b.reported())
@@ -84,7 +85,7 @@ func TestSessionOfAnotherHub(t *testing.T) {
 
 func TestAssignmentNamesItsShard(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.Sharded,
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.Sharded,
 			Shards: []fleet.ShardOwner{{Owner: "b", Epoch: 2}, {Owner: "a", Epoch: 2}}}
 		a := b.register("a", 2)
 		<-a.poll() // its role
@@ -127,7 +128,7 @@ func TestCommandsAreRepeatedUntilTheirAnswerWasRead(t *testing.T) {
 				a := b.register("a", 1)
 				<-a.poll()
 				lost := a.poll()
-				role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 7}
+				role := protocol.Command{Type: protocol.CommandRole, Role: api.RoleLeader, Epoch: 7}
 				session := a.session()
 				b.mu.Lock()
 				session.command(role)
@@ -223,7 +224,7 @@ func TestAttemptsThatAreNotReceived(t *testing.T) {
 				b.pass(0)
 				require.Len(t, b.reported(), 1)
 				report := b.reported()[0]
-				require.Equal(t, fleet.AttemptReturned, report.Outcome)
+				require.Equal(t, api.AttemptReturned, report.Outcome)
 				require.Equal(t, c.want, report.NotReceived)
 				require.Equal(t, c.why, report.Reason)
 				require.EqualValues(t, map[bool]int{true: 1}[c.want],
@@ -248,9 +249,9 @@ func TestUnlistedAttempts(t *testing.T) {
 			ended[r.token] = r
 		}
 		require.Len(t, ended, 2)
-		require.Equal(t, fleet.AttemptLost, ended["accepted/1"].Outcome)
+		require.Equal(t, api.AttemptLost, ended["accepted/1"].Outcome)
 		require.Zero(t, *ended["accepted/1"].LeaseRemaining, "the agent says itself that it runs no more")
-		require.Equal(t, fleet.AttemptReturned, ended["missed/1"].Outcome)
+		require.Equal(t, api.AttemptReturned, ended["missed/1"].Outcome)
 		require.False(t, ended["missed/1"].Begun)
 		require.Empty(t, a.session().attempts)
 	})
@@ -268,7 +269,7 @@ func TestReturnedAndUnknownAttempts(t *testing.T) {
 		})
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 
 		answer = a.poll(lists(protocol.Assignment{TaskID: "old", Attempt: 4}))
 		require.Equal(t, []protocol.Command{{Type: protocol.CommandDrop, TaskID: "old", Attempt: 4,
@@ -286,7 +287,7 @@ func TestStoppingAgentGetsNothingNew(t *testing.T) {
 		b.pass(b.config.Park)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "t2/1", b.reported()[0].token)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 	})
 }
 
@@ -372,8 +373,8 @@ func TestProgressAndCheckpointAreKept(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
-		progress := &fleet.Progress{Percent: 50, EstimatedDuration: fleet.Duration(time.Minute)}
-		large := json.RawMessage(`"` + string(make([]byte, fleet.MaxCheckpointBytes)) + `"`)
+		progress := &api.Progress{Percent: 50, EstimatedDuration: api.Duration(time.Minute)}
+		large := json.RawMessage(`"` + string(make([]byte, api.MaxCheckpointBytes)) + `"`)
 		for _, checkpoint := range []json.RawMessage{json.RawMessage(`1`), large} {
 			a.poll(func(p *protocol.Poll) {
 				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1,

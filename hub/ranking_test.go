@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -20,10 +21,10 @@ func crowd(t testing.TB, agents int, change func(int, *protocol.Register)) (*Hub
 		Key: []byte("0123456789abcdef")})
 	require.NoError(t, err)
 	h.stopping = true // it opens no polls
-	h.directives["c"] = contract.Directive{Cluster: "c", Mode: fleet.ActiveActive, AgentLanes: 1}
+	h.directives["c"] = contract.Directive{Cluster: "c", Mode: api.ActiveActive, AgentLanes: 1}
 	for i := range agents {
 		reg := protocol.Register{AgentID: fmt.Sprintf("agent-%05d", i), Cluster: "c", InstanceID: "instance",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2}}
+			AgentProfile: api.AgentProfile{MaxTasks: 2}}
 		change(i, &reg)
 		s := newSession(reg, 1, time.Now())
 		s.health = h.health.Open(s.agent)

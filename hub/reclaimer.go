@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
@@ -53,13 +53,13 @@ const (
 func newRestartReclaimer(h *Hub) *reclaimer {
 	failure := h.config.Timing.FailureThreshold
 	return newReclaimer(h, "it did not come back after its hub restarted",
-		min(returnTime, failure), failure, fleet.AttemptBackstop)
+		min(returnTime, failure), failure, api.AttemptBackstop)
 }
 
 // newJoinReclaimer looks when it is known what came of a registration that ended half way.
 func newJoinReclaimer(h *Hub) *reclaimer {
 	return newReclaimer(h, "it registered, and did not come for the answer",
-		max(h.config.Timing.FailureThreshold, joinTimeout), fleet.AttemptBackstop)
+		max(h.config.Timing.FailureThreshold, joinTimeout), api.AttemptBackstop)
 }
 
 func newReclaimer(h *Hub, reason string, looks ...time.Duration) *reclaimer {
@@ -222,7 +222,7 @@ func (l *look) once(ctx context.Context) error {
 	}
 	lease := l.hub.config.Timing.For(math.MaxInt).Lease(view.Config.ReplicationMode,
 		view.Config.RoleLease.Std())
-	left := fleet.Duration(max(0, time.Until(l.began.Add(lease))))
+	left := api.Duration(max(0, time.Until(l.began.Add(lease))))
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
 	n, err := l.store().Tasks().EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)

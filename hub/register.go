@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -93,9 +94,9 @@ func (e endpoints) openSession(
 			Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
 		HubID:             e.hub.id,
-		HeartbeatInterval: fleet.Duration(s.timing.HeartbeatInterval),
-		FailureThreshold:  fleet.Duration(s.timing.FailureThreshold),
-		Lease:             fleet.Duration(fleet.AgentLease(s.lease)),
+		HeartbeatInterval: api.Duration(s.timing.HeartbeatInterval),
+		FailureThreshold:  api.Duration(s.timing.FailureThreshold),
+		Lease:             api.Duration(fleet.AgentLease(s.lease)),
 	}, nil
 }
 
@@ -157,13 +158,13 @@ func (h *Hub) registers(agent string) (done func(), err error) {
 }
 
 func validateRegistration(reg protocol.Register) error {
-	if err := fleet.ValidateAgentID(reg.AgentID); err != nil {
+	if err := api.ValidateAgentID(reg.AgentID); err != nil {
 		return invalidField("agent_id", err)
 	}
-	if err := fleet.ValidateID("cluster", reg.Cluster); err != nil {
+	if err := api.ValidateID("cluster", reg.Cluster); err != nil {
 		return invalidField("cluster", err)
 	}
-	var wrong *fleet.FieldError
+	var wrong *api.FieldError
 	if err := reg.AgentProfile.Validate(); errors.As(err, &wrong) {
 		return invalidField(wrong.Field, wrong.Err)
 	}
@@ -175,7 +176,7 @@ func validateRegistration(reg protocol.Register) error {
 
 func invalidField(location string, err error) error {
 	return httpapi.Problem(protocol.CodeInvalidRequest, err.Error(),
-		protocol.ProblemField{Location: "body." + location, Message: err.Error()})
+		api.ProblemField{Location: "body." + location, Message: err.Error()})
 }
 
 // refuseForeign refuses an agent id that is online in another cluster: ids are unique in a namespace. elsewhere: this

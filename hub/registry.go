@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/limit"
@@ -29,7 +30,7 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 	s.markWork(now)
 	level, score := s.health.Last()
 	plugins := []*workerpb.PluginInfo{contract.HealthPlugin(level, score)}
-	if live, since := s.status(); live != fleet.AgentOnline {
+	if live, since := s.status(); live != api.AgentOnline {
 		plugins = append(plugins, contract.StatusPlugin(live, since))
 	}
 	return &workerpb.WorkerHeartbeat{
@@ -61,16 +62,16 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 }
 
 // status is the session's live status, and since when it has it.
-func (s *session) status() (fleet.AgentStatus, time.Time) {
+func (s *session) status() (api.AgentStatus, time.Time) {
 	switch {
 	case s.judged == fleet.Suspect:
-		return fleet.AgentSuspect, s.judgedAt
+		return api.AgentSuspect, s.judgedAt
 	case s.judged == fleet.Warning:
-		return fleet.AgentWarning, s.judgedAt
+		return api.AgentWarning, s.judgedAt
 	case s.stopping:
-		return fleet.AgentStopping, s.stoppingAt
+		return api.AgentStopping, s.stoppingAt
 	}
-	return fleet.AgentOnline, s.openedAt
+	return api.AgentOnline, s.openedAt
 }
 
 // workerGone is the entry that removes a session from the registry at once.

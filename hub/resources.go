@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -82,7 +83,7 @@ func (x *host) changed() {
 }
 
 // reallocated has what the session has left counted anew, where an attempt with this got or lost it.
-func (s *session) reallocated(a *fleet.Allocation) {
+func (s *session) reallocated(a *api.Allocation) {
 	if a == nil {
 		return
 	}
@@ -94,7 +95,7 @@ func (s *session) reallocated(a *fleet.Allocation) {
 }
 
 // stockLocked is what a session's agent has left for a demand. It is not to be changed.
-func (h *Hub) stockLocked(s *session, demand *fleet.Demand) *fleet.Stock {
+func (h *Hub) stockLocked(s *session, demand *api.Demand) *fleet.Stock {
 	if s.stock == nil {
 		s.stock = fleet.NewStock(s.registration.Resources)
 		s.eachAllocation(s.stock.Take)
@@ -119,7 +120,7 @@ func (h *Hub) stockLocked(s *session, demand *fleet.Demand) *fleet.Stock {
 }
 
 // roomLocked is how many more of its lane's tasks a session has what they ask for.
-func (h *Hub) roomLocked(t *seat, demand *fleet.Demand) int {
+func (h *Hub) roomLocked(t *seat, demand *api.Demand) int {
 	s := t.session
 	at := roomAt{stock: s.stockVersion}
 	if len(demand.Ports) > 0 {
@@ -135,7 +136,7 @@ func (h *Hub) roomLocked(t *seat, demand *fleet.Demand) int {
 type roomAt struct{ stock, host int }
 
 // eachAllocation calls do with what each attempt, and each handler that is left over, has of the agent's resources.
-func (s *session) eachAllocation(do func(*fleet.Allocation)) {
+func (s *session) eachAllocation(do func(*api.Allocation)) {
 	for _, a := range s.attempts {
 		if a.allocation != nil {
 			do(a.allocation)
@@ -149,7 +150,7 @@ func (s *session) eachAllocation(do func(*fleet.Allocation)) {
 }
 
 // freePortsLocked frees the ports of an attempt that its session no longer has. If they may have been used, they rest.
-func (h *Hub) freePortsLocked(s *session, a *fleet.Allocation, used bool) {
+func (h *Hub) freePortsLocked(s *session, a *api.Allocation, used bool) {
 	if a == nil || len(a.Ports) == 0 {
 		return
 	}
@@ -240,7 +241,7 @@ func (s *session) meetsNeeds(f *fleet.Fit) bool {
 }
 
 // needOf is what the tasks of a lane ask for; nil: it differs, or is nothing.
-func needOf(d contract.Directive, queue string) *fleet.Demand {
+func needOf(d contract.Directive, queue string) *api.Demand {
 	_, name, _ := contract.LaneOfQueue(queue)
 	i := slices.IndexFunc(d.Fits, func(f fleet.Fit) bool { return f.Lane == name })
 	if i >= 0 && !d.Fits[i].Place.IsZero() {

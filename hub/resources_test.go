@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -18,17 +19,17 @@ import (
 // offers makes an agent of a host offer GPUs of so much memory each, and two ports.
 func offers(host string, memory ...string) func(*protocol.Register) {
 	return func(r *protocol.Register) {
-		r.Host, r.Resources = host, &fleet.Inventory{Ports: "20000-20001"}
+		r.Host, r.Resources = host, &api.Inventory{Ports: "20000-20001"}
 		for i, m := range memory {
-			r.Resources.Devices = append(r.Resources.Devices, fleet.Device{Kind: "gpu", Index: i, Memory: m})
+			r.Resources.Devices = append(r.Resources.Devices, api.Device{Kind: "gpu", Index: i, Memory: m})
 		}
 	}
 }
 
 // asks opens the lane of a demand, and returns its task queue and what makes a task ask for it.
-func (b *bench) asks(d fleet.Demand) (lane string, ask func(*contract.RunTaskInput)) {
+func (b *bench) asks(d api.Demand) (lane string, ask func(*contract.RunTaskInput)) {
 	b.t.Helper()
-	spec := fleet.TaskSpec{Place: d}
+	spec := api.TaskSpec{Place: d}
 	needs := fleet.LaneNeedsOf(&spec, false)[0]
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
@@ -39,8 +40,8 @@ func (b *bench) asks(d fleet.Demand) (lane string, ask func(*contract.RunTaskInp
 	return "lane/c/" + fleet.LaneFor(&needs), func(in *contract.RunTaskInput) { in.Spec.Place = d }
 }
 
-func memory(size string) fleet.Demand {
-	return fleet.Demand{Devices: []fleet.DeviceDemand{{Kind: "gpu", Memory: size}}}
+func memory(size string) api.Demand {
+	return api.Demand{Devices: []api.DeviceDemand{{Kind: "gpu", Memory: size}}}
 }
 
 // takes has an agent take the next task of a lane.
@@ -68,11 +69,11 @@ func TestLaneIsPolledForWhatStillFits(t *testing.T) {
 		for _, id := range []string{"t1", "t2", "t3"} {
 			running = append(running, p.takes(lane, task(id, ask), running...))
 		}
-		require.Equal(t, []fleet.DeviceShare{{Kind: "gpu", Memory: "8Gi"}}, running[2].Allocation.Devices)
+		require.Equal(t, []api.DeviceShare{{Kind: "gpu", Memory: "8Gi"}}, running[2].Allocation.Devices)
 		require.Zero(t, b.open(lane), "the fourth waits in its lane")
 		require.NotZero(t, b.open("lane/c"), "other tasks go on")
 
-		b.settled(p.claims, attemptKey{"t2", 1}, fleet.AttemptCompleted)
+		b.settled(p.claims, attemptKey{"t2", 1}, api.AttemptCompleted)
 		b.pass(time.Millisecond)
 		require.Equal(t, 1, b.open(lane))
 		require.Empty(t, b.reported(), "none went back")
@@ -85,8 +86,8 @@ func TestStuckHandlerKeepsItsDevice(t *testing.T) {
 		p := b.register("a", 4, offers("h", "24Gi"))
 		given := p.takes(lane, task("t1", ask))
 		b.settle(&attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: p.claims.Instance}, "c",
-			&protocol.Result{Outcome: fleet.AttemptTimedOut, Stuck: true},
-			&contract.AttemptReport{Outcome: fleet.AttemptTimedOut})
+			&protocol.Result{Outcome: api.AttemptTimedOut, Stuck: true},
+			&contract.AttemptReport{Outcome: api.AttemptTimedOut})
 		p.poll(lists(given))
 		require.Zero(t, b.open(lane))
 		p.poll()
@@ -96,8 +97,8 @@ func TestStuckHandlerKeepsItsDevice(t *testing.T) {
 
 func TestAnotherHubKeepsAllocations(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		lane, ask := b.asks(fleet.Demand{Devices: memory("16Gi").Devices,
-			Ports: map[string]fleet.PortDemand{"http": {}}})
+		lane, ask := b.asks(api.Demand{Devices: memory("16Gi").Devices,
+			Ports: map[string]api.PortDemand{"http": {}}})
 		p := b.register("a", 4, offers("h", "24Gi"))
 		given := p.takes(lane, task("t1", ask))
 		require.Equal(t, map[string]int{"http": 20000}, given.Allocation.Ports)
@@ -120,8 +121,8 @@ func TestAnotherHubKeepsAllocations(t *testing.T) {
 
 func TestPortsRestAfterAnAttempt(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		lane, ask := b.asks(fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {}}})
-		static, askStatic := b.asks(fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {Static: 80}}})
+		lane, ask := b.asks(api.Demand{Ports: map[string]api.PortDemand{"http": {}}})
+		static, askStatic := b.asks(api.Demand{Ports: map[string]api.PortDemand{"http": {Static: 80}}})
 		p := b.register("a", 4, offers("h"))
 		q := b.register("b", 4, offers("h")) // on the same host
 		first := p.takes(lane, task("t1", ask))
@@ -133,8 +134,8 @@ func TestPortsRestAfterAnAttempt(t *testing.T) {
 		require.False(t, b.reported()[0].Unhandled)
 		require.Zero(t, b.open(static), "now it waits in its lane")
 
-		b.settled(p.claims, attemptKey{"t1", 1}, fleet.AttemptCompleted)
-		b.settled(q.claims, attemptKey{"t2", 1}, fleet.AttemptCompleted)
+		b.settled(p.claims, attemptKey{"t1", 1}, api.AttemptCompleted)
+		b.settled(q.claims, attemptKey{"t2", 1}, api.AttemptCompleted)
 		p.poll()
 		require.NotZero(t, b.open(static), "a static port does not rest")
 		second := p.takes(lane, task("t3", ask))
@@ -150,7 +151,7 @@ func TestPortsRestAfterAnAttempt(t *testing.T) {
 
 func TestPortInUseGoesBackUncounted(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		lane, ask := b.asks(fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {}}})
+		lane, ask := b.asks(api.Demand{Ports: map[string]api.PortDemand{"http": {}}})
 		p := b.register("a", 4, offers("h"))
 		answer := p.poll()
 		b.queue(lane, task("t1", ask))
@@ -160,7 +161,7 @@ func TestPortInUseGoesBackUncounted(t *testing.T) {
 		})
 		require.Len(t, b.reported(), 1)
 		back := b.reported()[0]
-		require.Equal(t, fleet.AttemptReturned, back.Outcome)
+		require.Equal(t, api.AttemptReturned, back.Outcome)
 		require.Equal(t, "port_in_use: agent a cannot listen on port 20000", back.Reason)
 		require.False(t, back.Begun || back.NotReceived || back.Unhandled)
 		again := p.takes(lane, task("t1", ask, func(in *contract.RunTaskInput) { in.Attempt = 2 }))
@@ -189,7 +190,7 @@ func TestWhatDoesNotFitKeepsNoSlot(t *testing.T) {
 // An agent names its host itself. One elsewhere that names another's host gets none of that host's ports.
 func TestPortsAreThoseOfAHostAtAnAddress(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		static, ask := b.asks(fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {Static: 80}}})
+		static, ask := b.asks(api.Demand{Ports: map[string]api.PortDemand{"http": {Static: 80}}})
 		p, q := b.register("a", 4, offers("h")), b.register("b", 4, offers("h"))
 		b.Hub.mu.Lock()
 		b.moveLocked(b.sessions["b"], "192.0.2.7")
@@ -204,17 +205,17 @@ func TestPortsAreThoseOfAHostAtAnAddress(t *testing.T) {
 }
 
 // crowdOfHosts has agents, four on each host, and a lane for each demand.
-func crowdOfHosts(t testing.TB, agents int, demands ...fleet.Demand) (h *Hub, lanes []*lane) {
+func crowdOfHosts(t testing.TB, agents int, demands ...api.Demand) (h *Hub, lanes []*lane) {
 	t.Helper()
 	h, _ = crowd(t, agents, func(i int, r *protocol.Register) {
 		r.MaxTasks, r.Host = 6, fmt.Sprint("host-", i/4)
-		r.Resources = &fleet.Inventory{Amounts: fleet.Amounts{CPU: "16", Memory: "64Gi"}, Ports: "20000-20003",
-			Devices: []fleet.Device{{Kind: "gpu", Memory: "24Gi"}, {Kind: "gpu", Index: 1, Memory: "24Gi"}}}
+		r.Resources = &api.Inventory{Amounts: api.Amounts{CPU: "16", Memory: "64Gi"}, Ports: "20000-20003",
+			Devices: []api.Device{{Kind: "gpu", Memory: "24Gi"}, {Kind: "gpu", Index: 1, Memory: "24Gi"}}}
 	})
 	d := h.directives["c"]
 	for _, demand := range demands {
 		require.NoError(t, demand.Validate())
-		needs := fleet.LaneNeeds{Place: demand}
+		needs := api.LaneNeeds{Place: demand}
 		d.Fits = append(d.Fits, fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs})
 	}
 	h.directives["c"] = d
@@ -228,10 +229,10 @@ func crowdOfHosts(t testing.TB, agents int, demands ...fleet.Demand) (h *Hub, la
 	return h, lanes
 }
 
-func portsOf(static ...int) fleet.Demand {
-	d := fleet.Demand{Ports: map[string]fleet.PortDemand{}}
+func portsOf(static ...int) api.Demand {
+	d := api.Demand{Ports: map[string]api.PortDemand{}}
 	for i, port := range static {
-		d.Ports[fmt.Sprint("p", i)] = fleet.PortDemand{Static: port}
+		d.Ports[fmt.Sprint("p", i)] = api.PortDemand{Static: port}
 	}
 	return d
 }
@@ -240,9 +241,9 @@ func portsOf(static ...int) fleet.Demand {
 func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var ram fleet.Demand
+		var ram api.Demand
 		ram.Resources.Memory = "20Gi"
-		demands := []fleet.Demand{ram, memory("16Gi"), memory(""), portsOf(0), portsOf(80), portsOf(20001, 0)}
+		demands := []api.Demand{ram, memory("16Gi"), memory(""), portsOf(0), portsOf(80), portsOf(20001, 0)}
 		h, lanes := crowdOfHosts(t, 12, demands...)
 		random := rand.New(rand.NewPCG(5, 6))
 		var running []*attempt
@@ -315,13 +316,13 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 // BenchmarkManyFits has a tenant ask for as many different resources as it may: how long the hub's lock is held.
 func BenchmarkManyFits(b *testing.B) {
 	for _, agents := range []int{100, 1000} {
-		for name, demand := range map[string]func(i int) fleet.Demand{
+		for name, demand := range map[string]func(i int) api.Demand{
 			"none":    nil,
-			"memory":  func(i int) (d fleet.Demand) { d.Resources.Memory = fmt.Sprint(i + 1); return d },
-			"devices": func(i int) fleet.Demand { return memory(fmt.Sprint(i + 1)) },
-			"ports":   func(i int) fleet.Demand { return portsOf(0, 0, 21000+i) },
+			"memory":  func(i int) (d api.Demand) { d.Resources.Memory = fmt.Sprint(i + 1); return d },
+			"devices": func(i int) api.Demand { return memory(fmt.Sprint(i + 1)) },
+			"ports":   func(i int) api.Demand { return portsOf(0, 0, 21000+i) },
 		} {
-			var demands []fleet.Demand
+			var demands []api.Demand
 			if demand != nil {
 				for i := range fleet.MaxCapabilitySets / 2 {
 					demands = append(demands, demand(i))

@@ -13,9 +13,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
@@ -40,7 +40,7 @@ func newResponder(h *Hub) *responder {
 }
 
 // fail queues the end of an attempt without a result. taken is called once Temporal has it.
-func (r *responder) fail(a *attempt, report contract.AttemptReport, log []fleet.LogLine, taken func()) {
+func (r *responder) fail(a *attempt, report contract.AttemptReport, log []api.LogLine, taken func()) {
 	noted, ended := time.Now(), a.session != nil && a.session.gone
 	inTouch := r.hub.lease.Fresh(noted)
 	try := func(ctx context.Context) (err error) {
@@ -97,7 +97,7 @@ func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time, inT
 }
 
 func (r *responder) complete(
-	ctx context.Context, token []byte, report contract.AttemptReport, log []fleet.LogLine,
+	ctx context.Context, token []byte, report contract.AttemptReport, log []api.LogLine,
 ) error {
 	payloads, err := payloads(report, log)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *responder) complete(
 }
 
 func (r *responder) cancelled(
-	ctx context.Context, token []byte, report contract.AttemptReport, log []fleet.LogLine,
+	ctx context.Context, token []byte, report contract.AttemptReport, log []api.LogLine,
 ) error {
 	payloads, err := payloads(report, log)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *responder) cancelled(
 }
 
 func (r *responder) failNow(
-	ctx context.Context, token []byte, report contract.AttemptReport, log []fleet.LogLine,
+	ctx context.Context, token []byte, report contract.AttemptReport, log []api.LogLine,
 ) error {
 	payloads, err := payloads(report, log)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *responder) failNow(
 }
 
 // payloads are an attempt's report and, where it wrote something, the end of its log. Workflows read the first only.
-func payloads(report contract.AttemptReport, log []fleet.LogLine) (*commonpb.Payloads, error) {
+func payloads(report contract.AttemptReport, log []api.LogLine) (*commonpb.Payloads, error) {
 	p, err := contract.Payloads.ToPayloads(report)
 	if err == nil && len(log) > 0 {
 		var end *commonpb.Payload
@@ -161,7 +161,7 @@ func payloads(report contract.AttemptReport, log []fleet.LogLine) (*commonpb.Pay
 }
 
 // boundLog is the end of a log with at most so many bytes of JSON.
-func boundLog(log []fleet.LogLine, most int) []fleet.LogLine {
+func boundLog(log []api.LogLine, most int) []api.LogLine {
 	for len(log) > 0 {
 		if data, err := json.Marshal(log); err == nil && len(data) <= most {
 			break

@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -32,19 +32,19 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 		return nil, httpapi.Problem(protocol.CodeUnauthorized,
 			"the attempt token is forged, or belongs to another agent, session, task or attempt")
 	}
-	if len(in.Body.Output) > fleet.MaxPayloadBytes {
+	if len(in.Body.Output) > api.MaxPayloadBytes {
 		return nil, httpapi.Problem(protocol.CodePayloadTooLarge,
 			"the output is larger than 1 MiB: store it elsewhere and report where")
 	}
 	for field, at := range map[string]time.Time{"started_at": in.Body.StartedAt, "ended_at": in.Body.EndedAt} {
-		if err := fleet.ValidateTime(field, at); err != nil {
+		if err := api.ValidateTime(field, at); err != nil {
 			return nil, invalidField(field, err)
 		}
 	}
 	if err := checkElements(&claims, in.Body.Elements); err != nil {
 		return nil, err
 	}
-	if len(claims.Elements) > 1 && in.Body.Outcome == fleet.AttemptCompleted && len(in.Body.Elements) == 0 {
+	if len(claims.Elements) > 1 && in.Body.Outcome == api.AttemptCompleted && len(in.Body.Elements) == 0 {
 		return nil, invalidField("elements", errors.New("must list the elements that are done"))
 	}
 	boundResult(&claims, &in.Body)
@@ -64,8 +64,8 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 // boundResult has an attempt, or an element, fail whose result is larger than it may be. Of a bundle it keeps the first
 // elements that fit together as JSON. What nobody reads it leaves out, and of texts what takes much room in JSON.
 func boundResult(claims *attemptClaims, r *protocol.Result) {
-	r.Error = fleet.Printable(r.Error)
-	if r.Outcome == fleet.AttemptCompleted {
+	r.Error = api.Printable(r.Error)
+	if r.Outcome == api.AttemptCompleted {
 		r.Error, r.ErrorType = "", ""
 	} else {
 		r.Output, r.Elements = nil, nil
@@ -73,14 +73,14 @@ func boundResult(claims *attemptClaims, r *protocol.Result) {
 	if len(r.Elements) > 0 {
 		r.Output = nil
 	}
-	tooLarge := fleet.ResultTooLarge
-	limit := cmp.Or(claims.ResultLimit, fleet.MaxPayloadBytes)
+	tooLarge := api.ResultTooLarge
+	limit := cmp.Or(claims.ResultLimit, api.MaxPayloadBytes)
 	if len(claims.Elements) > 0 {
-		tooLarge = fleet.ElementTooLarge
-		r.Error = fleet.Shorten(r.Error, limit/errorShare)
+		tooLarge = api.ElementTooLarge
+		r.Error = api.Shorten(r.Error, limit/errorShare)
 	}
 	if n := len(r.Output); n > limit {
-		r.Outcome, r.Output = fleet.AttemptFailed, nil
+		r.Outcome, r.Output = api.AttemptFailed, nil
 		r.Error, r.NonRetryable = tooLarge(n, limit), true
 	}
 	bytes := 0
@@ -100,26 +100,26 @@ func boundResult(claims *attemptClaims, r *protocol.Result) {
 const errorShare = 4
 
 // boundElement has an element fail whose result is larger than it may be, and leaves out what nobody reads.
-func boundElement(e *fleet.ElementResult, limit int) {
-	if e.Outcome != fleet.AttemptCompleted {
+func boundElement(e *api.ElementResult, limit int) {
+	if e.Outcome != api.AttemptCompleted {
 		e.Output = nil
-		e.Error, e.ErrorType = fleet.Shorten(fleet.Printable(e.Error), limit/errorShare), fleet.Printable(e.ErrorType)
+		e.Error, e.ErrorType = api.Shorten(api.Printable(e.Error), limit/errorShare), api.Printable(e.ErrorType)
 		return
 	}
 	e.Error, e.ErrorType = "", ""
 	if n := len(e.Output); n > limit {
-		e.Outcome, e.Output, e.Error, e.NonRetryable = fleet.AttemptFailed, nil, fleet.ElementTooLarge(n, limit), true
+		e.Outcome, e.Output, e.Error, e.NonRetryable = api.AttemptFailed, nil, api.ElementTooLarge(n, limit), true
 	}
 }
 
 // jsonBytes is how many bytes an element takes in a bundle's report. One that cannot be encoded has the report fail.
-func jsonBytes(e *fleet.ElementResult) int {
+func jsonBytes(e *api.ElementResult) int {
 	encoded, _ := contract.Payloads.ToPayload(e)
 	return len(encoded.GetData()) + 1
 }
 
 // checkElements refuses results of elements that are not the bundle's, or are told twice.
-func checkElements(claims *attemptClaims, results []fleet.ElementResult) error {
+func checkElements(claims *attemptClaims, results []api.ElementResult) error {
 	told := map[int]bool{}
 	for i := range results {
 		n := results[i].Number
@@ -133,7 +133,7 @@ func checkElements(claims *attemptClaims, results []fleet.ElementResult) error {
 
 // attemptReport is the report of the end of an attempt to Temporal, and the call that sends it.
 func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
-	report contract.AttemptReport, send func(context.Context, []byte, contract.AttemptReport, []fleet.LogLine) error,
+	report contract.AttemptReport, send func(context.Context, []byte, contract.AttemptReport, []api.LogLine) error,
 ) {
 	report = contract.AttemptReport{
 		AgentID:   claims.Agent,
@@ -144,14 +144,14 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		EndedAt:   new(r.EndedAt.UTC()),
 		Outcome:   r.Outcome,
 		Output:    r.Output,
-		Reason:    fleet.Printable(r.Error),
-		ErrorType: fleet.Printable(r.ErrorType),
+		Reason:    api.Printable(r.Error),
+		ErrorType: api.Printable(r.ErrorType),
 		Final:     r.NonRetryable,
 		Begun:     true,
 		Elements:  r.Elements,
 	}
-	if len(claims.Elements) == 1 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
-		report.Elements, report.Output = []fleet.ElementResult{{
+	if len(claims.Elements) == 1 && r.Outcome == api.AttemptCompleted && len(r.Elements) == 0 {
+		report.Elements, report.Output = []api.ElementResult{{
 			Number:       claims.Elements[0],
 			Outcome:      r.Outcome,
 			Output:       r.Output,
@@ -164,7 +164,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	if a != nil {
 		report.Marks = slices.Clone(a.marks)
 	}
-	if r.Outcome == fleet.AttemptCompleted {
+	if r.Outcome == api.AttemptCompleted {
 		report.Begun = false
 		return report, e.hub.responder.complete
 	}
@@ -172,14 +172,14 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		report.Checkpoint, report.CheckpointDigest = a.newCheckpoint()
 		report.Progress = a.progress
 	}
-	none := new(fleet.Duration(0)) // the agent has stopped: no lease
+	none := new(api.Duration(0)) // the agent has stopped: no lease
 	switch {
-	case r.Outcome == fleet.AttemptTimedOut && !r.Stuck:
+	case r.Outcome == api.AttemptTimedOut && !r.Stuck:
 		report.LeaseRemaining = none
-	case r.Outcome == fleet.AttemptCancelled && a != nil && a.cancelling:
+	case r.Outcome == api.AttemptCancelled && a != nil && a.cancelling:
 		return report, e.hub.responder.cancelled
-	case r.Outcome == fleet.AttemptCancelled: // the agent gave the work up by itself: it stops, or its lease ran out
-		report.Outcome, report.LeaseRemaining = fleet.AttemptMoved, none
+	case r.Outcome == api.AttemptCancelled: // the agent gave the work up by itself: it stops, or its lease ran out
+		report.Outcome, report.LeaseRemaining = api.AttemptMoved, none
 		report.Planned = a != nil && a.session.stopping
 	}
 	return report, e.hub.responder.failNow
@@ -224,8 +224,8 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	}
 	a.session.worked = true
 	for outcome := range r.Outcomes() {
-		if outcome == fleet.AttemptTimedOut && !r.Stuck { // the agent ended in time what had too little of it
-			outcome = fleet.AttemptFailed
+		if outcome == api.AttemptTimedOut && !r.Stuck { // the agent ended in time what had too little of it
+			outcome = api.AttemptFailed
 		}
 		a.session.countEnd(a, outcome, time.Now())
 	}
@@ -236,13 +236,13 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 // because of this attempt. Only work that must not run twice does, and elements of arrays have no review of their own.
 func (e endpoints) bringLate(ctx context.Context, claims *attemptClaims, r *contract.AttemptReport, err error) bool {
 	if store.KindOf(err) != store.NotFound || !claims.Person || len(claims.Elements) > 0 ||
-		r.Outcome != fleet.AttemptCompleted && r.Outcome != fleet.AttemptFailed {
+		r.Outcome != api.AttemptCompleted && r.Outcome != api.AttemptFailed {
 		return false
 	}
 	workflowID, key := contract.Locate(claims.Task)
 	_, err = contract.LateResultUpdate.Send(ctx, e.hub.client, workflowID, contract.LateResultRequest{
 		ForTask: contract.ForTask{Task: key},
-		LateResult: fleet.LateResult{Attempt: claims.Attempt, AgentID: r.AgentID, StartedAt: r.StartedAt,
+		LateResult: api.LateResult{Attempt: claims.Attempt, AgentID: r.AgentID, StartedAt: r.StartedAt,
 			EndedAt: r.EndedAt, Outcome: r.Outcome, Result: r.Output, Reason: r.Reason}})
 	return err == nil
 }
@@ -255,7 +255,7 @@ func (e endpoints) resultProblem(claims *attemptClaims, err error, kept bool) er
 		e.hub.mu.Lock()
 		defer e.hub.mu.Unlock()
 		if a := e.hub.attemptLocked(claims); a != nil {
-			a.session.countEnd(a, fleet.AttemptLost, time.Now())
+			a.session.countEnd(a, api.AttemptLost, time.Now())
 			e.hub.forgetLocked(a)
 		}
 		if kept {

@@ -15,6 +15,7 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -28,7 +29,7 @@ func releaseOf(cluster string) contract.ReleaseBrakeRequest {
 }
 
 // report reports an attempt's end.
-func (p *peer) report(a protocol.Assignment, outcome fleet.AttemptOutcome, change ...func(*resultInput)) error {
+func (p *peer) report(a protocol.Assignment, outcome api.AttemptOutcome, change ...func(*resultInput)) error {
 	now := time.Now()
 	in := &resultInput{Authorized: Authorized{ID: p.claims.Agent,
 		Authorization: "Bearer " + p.b.seal.session(p.claims)}, TaskID: a.TaskID,
@@ -67,7 +68,7 @@ func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
 		require.Zero(t, a.session().free)
-		require.NoError(t, a.report(given, fleet.AttemptCompleted,
+		require.NoError(t, a.report(given, api.AttemptCompleted,
 			func(in *resultInput) { in.Body.Output = json.RawMessage(`42`) }))
 		require.Equal(t, 1, a.session().free)
 		require.Len(t, b.reported(), 1)
@@ -75,7 +76,7 @@ func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 		require.JSONEq(t, `42`, string(b.reported()[0].Output))
 		require.Equal(t, "a", b.reported()[0].AgentID)
 
-		requireCode(t, protocol.CodeSuperseded, a.report(given, fleet.AttemptCompleted))
+		requireCode(t, protocol.CodeSuperseded, a.report(given, api.AttemptCompleted))
 		require.Len(t, b.reported(), 1)
 		require.EqualValues(t, 1, b.counted("mainstay_hub_stale_results_total"))
 		require.EqualValues(t, 1, b.counted("mainstay_hub_results_total"))
@@ -85,18 +86,18 @@ func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 // A result of an attempt that is over is kept where a person has to decide because of it.
 func TestAResultThatComesLateIsKeptForTheReview(t *testing.T) {
 	for name, c := range map[string]struct {
-		safety  fleet.RetrySafety
-		outcome fleet.AttemptOutcome
+		safety  api.RetrySafety
+		outcome api.AttemptOutcome
 		decided bool
 		kept    int
 		says    string
 	}{
-		"at_most_once":       {fleet.AtMostOnce, fleet.AttemptCompleted, false, 1, "kept for the person who decides"},
-		"unmarked":           {fleet.Unmarked, fleet.AttemptFailed, false, 1, "kept for the person who decides"},
-		"it is decided":      {fleet.AtMostOnce, fleet.AttemptCompleted, true, 0, "no longer counts"},
-		"idempotent":         {fleet.Idempotent, fleet.AttemptCompleted, false, 0, "no longer counts"},
-		"it has not ended":   {fleet.AtMostOnce, fleet.AttemptCancelled, false, 0, "no longer counts"},
-		"it ran out of time": {fleet.AtMostOnce, fleet.AttemptTimedOut, false, 0, "no longer counts"},
+		"at_most_once":       {api.AtMostOnce, api.AttemptCompleted, false, 1, "kept for the person who decides"},
+		"unmarked":           {api.Unmarked, api.AttemptFailed, false, 1, "kept for the person who decides"},
+		"it is decided":      {api.AtMostOnce, api.AttemptCompleted, true, 0, "no longer counts"},
+		"idempotent":         {api.Idempotent, api.AttemptCompleted, false, 0, "no longer counts"},
+		"it has not ended":   {api.AtMostOnce, api.AttemptCancelled, false, 0, "no longer counts"},
+		"it ran out of time": {api.AtMostOnce, api.AttemptTimedOut, false, 0, "no longer counts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -112,8 +113,8 @@ func TestAResultThatComesLateIsKeptForTheReview(t *testing.T) {
 					require.Equal(t, 1, late.Attempt)
 					require.Equal(t, "a", late.AgentID)
 					require.Equal(t, c.outcome, late.Outcome)
-					require.Equal(t, c.outcome == fleet.AttemptCompleted, late.Result != nil)
-					require.Equal(t, c.outcome == fleet.AttemptFailed, late.Reason == "broken")
+					require.Equal(t, c.outcome == api.AttemptCompleted, late.Result != nil)
+					require.Equal(t, c.outcome == api.AttemptFailed, late.Reason == "broken")
 				}
 			})
 		})
@@ -125,12 +126,12 @@ func TestResultIsKeptWhileTemporalIsAway(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
 		b.temporal.respond = serviceerror.NewUnavailable("away")
-		requireCode(t, protocol.CodeUnavailable, a.report(given, fleet.AttemptCompleted))
+		requireCode(t, protocol.CodeUnavailable, a.report(given, api.AttemptCompleted))
 		require.NotNil(t, a.session().attempts[attemptKey{"t1", 1}], "the attempt is not over")
 		b.temporal.respond = serviceerror.NewInvalidArgument("no")
-		requireCode(t, protocol.CodeInvalidRequest, a.report(given, fleet.AttemptCompleted))
+		requireCode(t, protocol.CodeInvalidRequest, a.report(given, api.AttemptCompleted))
 		b.temporal.respond = nil
-		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+		require.NoError(t, a.report(given, api.AttemptCompleted))
 	})
 }
 
@@ -148,12 +149,12 @@ func TestResultOfAnySessionNeedsItsOwnToken(t *testing.T) {
 					Instance: "another", Epoch: 1})
 			},
 		} {
-			require.Error(t, a.report(given, fleet.AttemptCompleted, change), name)
+			require.Error(t, a.report(given, api.AttemptCompleted, change), name)
 		}
-		tooLarge := func(in *resultInput) { in.Body.Output = make([]byte, fleet.MaxPayloadBytes+1) }
-		requireCode(t, protocol.CodePayloadTooLarge, a.report(given, fleet.AttemptCompleted, tooLarge))
+		tooLarge := func(in *resultInput) { in.Body.Output = make([]byte, api.MaxPayloadBytes+1) }
+		requireCode(t, protocol.CodePayloadTooLarge, a.report(given, api.AttemptCompleted, tooLarge))
 		require.Empty(t, b.reported())
-		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+		require.NoError(t, a.report(given, api.AttemptCompleted))
 	})
 }
 
@@ -161,21 +162,21 @@ func TestFailedAndCancelledResults(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)
 		failed := a.give(task("failed"))
-		require.NoError(t, a.report(failed, fleet.AttemptFailed,
+		require.NoError(t, a.report(failed, api.AttemptFailed,
 			func(in *resultInput) { in.Body.Error, in.Body.NonRetryable = "broken", true }))
 		asked := a.give(task("asked"))
 		b.cancelAttempt(a.session().attempts[attemptKey{"asked", 1}])
 		b.pass(0) // the held poll brings the command
-		require.NoError(t, a.report(asked, fleet.AttemptCancelled))
+		require.NoError(t, a.report(asked, api.AttemptCancelled))
 		own := a.give(task("own"))
-		require.NoError(t, a.report(own, fleet.AttemptCancelled))
+		require.NoError(t, a.report(own, api.AttemptCancelled))
 		got := b.reported()
 		require.Len(t, got, 3)
 		require.Equal(t, "broken", got[0].Reason)
 		require.True(t, got[0].Final)
 		require.Equal(t, "cancelled", got[1].how)
 		require.Equal(t, "failed", got[2].how, "an agent that gives work up hands it to others")
-		require.Equal(t, fleet.AttemptMoved, got[2].Outcome)
+		require.Equal(t, api.AttemptMoved, got[2].Outcome)
 		require.Zero(t, *got[2].LeaseRemaining)
 		require.False(t, got[2].Planned, "its lease ran out: that counts as a loss")
 	})
@@ -187,13 +188,13 @@ func TestGracefulStopIsNoLoss(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
 		a.poll(lists(given), func(p *protocol.Poll) { p.Stopping = true })
-		require.NoError(t, a.report(given, fleet.AttemptCancelled))
+		require.NoError(t, a.report(given, api.AttemptCancelled))
 		got := b.reported()
 		require.Len(t, got, 1)
-		require.Equal(t, fleet.AttemptMoved, got[0].Outcome)
+		require.Equal(t, api.AttemptMoved, got[0].Outcome)
 		require.True(t, got[0].Planned)
 		end := got[0].End()
-		require.Equal(t, fleet.TaskQueued, fleet.Redeliver(&fleet.TaskSpec{}, "t1", fleet.Tally{Losses: 3}, end).Status)
+		require.Equal(t, api.TaskQueued, fleet.Redeliver(&api.TaskSpec{}, "t1", fleet.Tally{Losses: 3}, end).Status)
 	})
 }
 
@@ -221,7 +222,7 @@ func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
 		other := b.register("b", 1)
 		quick := other.give(task("quick"))
 		b.pass(beatFirst - time.Millisecond)
-		b.settled(other.claims, attemptKey{"quick", 1}, fleet.AttemptCompleted)
+		b.settled(other.claims, attemptKey{"quick", 1}, api.AttemptCompleted)
 		b.pass(keepFirst)
 		require.Zero(t, b.temporal.beats[quick.TaskID+"/1"], "what ends soon costs no write")
 		require.Empty(t, keep(first))
@@ -254,7 +255,7 @@ func TestAResultBeyondItsLimitFails(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
 				given := a.give(task("t1", func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
-				require.NoError(t, a.report(given, fleet.AttemptCompleted,
+				require.NoError(t, a.report(given, api.AttemptCompleted,
 					func(in *resultInput) { in.Body.Output = json.RawMessage(`"123456789"`) }))
 				got := b.reported()[0]
 				if name != "beyond" {
@@ -274,8 +275,8 @@ func TestAResultBeyondItsLimitFails(t *testing.T) {
 func TestAFailureHasNoOutput(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		require.NoError(t, a.report(a.give(task("t1")), fleet.AttemptFailed, func(in *resultInput) {
-			in.Body.Output = json.RawMessage(`"` + strings.Repeat("x", fleet.MaxPayloadBytes-2) + `"`)
+		require.NoError(t, a.report(a.give(task("t1")), api.AttemptFailed, func(in *resultInput) {
+			in.Body.Output = json.RawMessage(`"` + strings.Repeat("x", api.MaxPayloadBytes-2) + `"`)
 		}))
 		require.Equal(t, "failed", b.reported()[0].how)
 		require.Empty(t, b.reported()[0].Output)
@@ -287,15 +288,15 @@ func TestTheEndOfABundleIsBounded(t *testing.T) {
 	const limit, beside = 49152, 16 << 10
 	text := func(char string) string { return strings.Repeat(char, 8192) }
 	large := json.RawMessage(`"` + strings.Repeat("x", limit-2) + `"`)
-	done := func(n int) fleet.ElementResult {
-		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
+	done := func(n int) api.ElementResult {
+		return api.ElementResult{Number: n, Outcome: api.AttemptCompleted}
 	}
-	failed := func(n int) fleet.ElementResult {
-		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptFailed, Error: text(`"`), ErrorType: "\x01"}
+	failed := func(n int) api.ElementResult {
+		return api.ElementResult{Number: n, Outcome: api.AttemptFailed, Error: text(`"`), ErrorType: "\x01"}
 	}
 	var numbers []int
-	var all []fleet.ElementResult
-	for n := range fleet.MaxBundle {
+	var all []api.ElementResult
+	for n := range api.MaxBundle {
 		numbers, all = append(numbers, n), append(all, done(n))
 	}
 	for name, c := range map[string]struct {
@@ -303,23 +304,23 @@ func TestTheEndOfABundleIsBounded(t *testing.T) {
 		kept   int // elements
 	}{
 		"an output of the whole": {protocol.Result{Output: large,
-			Elements: []fleet.ElementResult{{Number: 0, Outcome: fleet.AttemptCompleted, Output: large}, done(1)}}, 1},
+			Elements: []api.ElementResult{{Number: 0, Outcome: api.AttemptCompleted, Output: large}, done(1)}}, 1},
 		"a whole that is too large": {protocol.Result{Output: append(slices.Clone(large), ' '),
-			Elements: []fleet.ElementResult{done(0), done(1)}}, 2},
-		"an error of what completed": {protocol.Result{Error: text("\U0001F642"), Elements: []fleet.ElementResult{
-			{Number: 0, Outcome: fleet.AttemptCompleted, Output: large, Error: text("\U0001F642")}}}, 1},
+			Elements: []api.ElementResult{done(0), done(1)}}, 2},
+		"an error of what completed": {protocol.Result{Error: text("\U0001F642"), Elements: []api.ElementResult{
+			{Number: 0, Outcome: api.AttemptCompleted, Output: large, Error: text("\U0001F642")}}}, 1},
 		"errors as JSON": {protocol.Result{
-			Elements: []fleet.ElementResult{failed(0), failed(1), failed(2), failed(3)}}, 2},
-		"what is not outputs":    {protocol.Result{Elements: all}, fleet.MaxBundle},
+			Elements: []api.ElementResult{failed(0), failed(1), failed(2), failed(3)}}, 2},
+		"what is not outputs":    {protocol.Result{Elements: all}, api.MaxBundle},
 		"one element, as a task": {protocol.Result{Output: large}, 1},
-		"a failure of the whole": {protocol.Result{Outcome: fleet.AttemptFailed, Error: text("\U0001F642")}, 0},
+		"a failure of the whole": {protocol.Result{Outcome: api.AttemptFailed, Error: text("\U0001F642")}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1, knowsBundles)
 				given := a.give(task("a~.b1", bundleOf(numbers[:max(1, len(c.result.Elements))]...),
 					func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
-				require.NoError(t, a.report(given, cmp.Or(c.result.Outcome, fleet.AttemptCompleted), func(in *resultInput) {
+				require.NoError(t, a.report(given, cmp.Or(c.result.Outcome, api.AttemptCompleted), func(in *resultInput) {
 					r := &in.Body
 					r.Output, r.Error, r.ErrorType, r.Elements = c.result.Output, c.result.Error, c.result.ErrorType,
 						slices.Clone(c.result.Elements)
@@ -330,7 +331,7 @@ func TestTheEndOfABundleIsBounded(t *testing.T) {
 				require.LessOrEqual(t, len(p.Payloads[0].Data)+len(report.Reason), limit+beside, "a failure says why twice")
 				require.Len(t, report.Elements, c.kept)
 				for _, e := range report.Elements {
-					require.Equal(t, e.Outcome == fleet.AttemptFailed, e.Error != "")
+					require.Equal(t, e.Outcome == api.AttemptFailed, e.Error != "")
 				}
 			})
 		})
@@ -342,9 +343,9 @@ func TestTheEndOfABundleIsBounded(t *testing.T) {
 func TestWhatAnAttemptLeavesIsBounded(t *testing.T) {
 	for name, char := range map[string]string{"text": "x", "control characters": "\x01"} {
 		t.Run(name, func(t *testing.T) {
-			var log []fleet.LogLine
-			for n := range int64(fleet.MaxLogLines) {
-				log = append(log, fleet.LogLine{Number: n + 1, At: time.Now(), Stream: "stdout", Text: strings.Repeat(char, 131)})
+			var log []api.LogLine
+			for n := range int64(api.MaxLogLines) {
+				log = append(log, api.LogLine{Number: n + 1, At: time.Now(), Stream: "stdout", Text: strings.Repeat(char, 131)})
 			}
 			for _, c := range []struct {
 				claims attemptClaims

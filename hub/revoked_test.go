@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -19,7 +20,7 @@ const someToken = "0123456789ab"
 func (b *bench) joinWith(id string, who access.Identity) (*peer, string) {
 	b.t.Helper()
 	in := &registerInput{Body: protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c",
-		AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}
+		AgentProfile: api.AgentProfile{MaxTasks: 1}}}
 	out, err := b.registerAgent(access.With(b.t.Context(), who), in)
 	require.NoError(b.t, err)
 	claims, err := b.seal.openSession(out.Body.SessionToken)
@@ -29,14 +30,14 @@ func (b *bench) joinWith(id string, who access.Identity) (*peer, string) {
 
 func TestARevokedTokenEndsSessions(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		token := access.Identity{Kind: access.KindJoin, ID: someToken, Joins: true, MaxUses: 3}
+		token := access.Identity{Kind: api.IdentityJoin, ID: someToken, Joins: true, MaxUses: 3}
 		a, _ := b.joinWith("a", token)
-		other, _ := b.joinWith("b", access.Identity{Kind: access.KindJoin, ID: "first-join", Joins: true})
+		other, _ := b.joinWith("b", access.Identity{Kind: api.IdentityJoin, ID: "first-join", Joins: true})
 		require.Equal(t, fleet.JoinToken{ID: someToken, MaxUses: 3}, b.temporal.joins[0].Joins[0].Token)
 		require.Zero(t, b.temporal.joins[1].Joins[0].Token, "what cannot be revoked is not counted")
 		given := a.give(task("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			EndedTokens: []string{someToken}}))
 		got := <-polls[0]
 		requireCode(t, protocol.CodeSessionRevoked, got.err)
@@ -45,17 +46,17 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		requireCode(t, protocol.CodeSessionRevoked, (<-a.poll()).err)
 		b.pass(time.Second)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptLost, b.reported()[0].Outcome)
 		require.Positive(t, *b.reported()[0].LeaseRemaining, "the agent may go on for a while")
 		require.Len(t, b.changed(), 1)
-		require.Equal(t, fleet.AgentOffline, b.changed()[0].Status)
+		require.Equal(t, api.AgentOffline, b.changed()[0].Status)
 		require.Contains(t, b.changed()[0].Reason, "revoked")
 		require.InDelta(t, 1, b.counted("mainstay_hub_sessions_ended_total"), 0)
 
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}},
+			AgentProfile: api.AgentProfile{MaxTasks: 1}},
 			"", someToken, &fleet.Joined{Epoch: 9}, time.Now())
 		requireCode(t, protocol.CodeSessionRevoked, err) // its registration was on its way
 	})
@@ -64,13 +65,13 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 // A session that an agent shows when it registers again has to be its own: at the gate it then counts as this agent.
 func TestRegisteringAgainShowsOnesOwnSession(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		who := access.Identity{Kind: access.KindJoin, ID: "first-join", Joins: true}
+		who := access.Identity{Kind: api.IdentityJoin, ID: "first-join", Joins: true}
 		_, own := b.joinWith("a", who)
 		_, others := b.joinWith("b", who)
 		for session, code := range map[string]string{own: "", "forged": "", others: protocol.CodeForbidden} {
 			_, err := b.registerAgent(access.With(t.Context(), who), &registerInput{Session: session,
 				Body: protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-					AgentProfile: fleet.AgentProfile{MaxTasks: 1}}})
+					AgentProfile: api.AgentProfile{MaxTasks: 1}}})
 			if code != "" {
 				requireCode(t, code, err)
 				continue
@@ -89,7 +90,7 @@ func TestGoingOnWithASession(t *testing.T) {
 		first.Token = ""
 		register := func(change func(*protocol.Register)) protocol.Register {
 			reg := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+				AgentProfile: api.AgentProfile{MaxTasks: 1}}
 			change(&reg)
 			return reg
 		}
@@ -146,7 +147,7 @@ func TestWhatARefusedTokenIsTold(t *testing.T) {
 			b.temporal.refuse = refused
 			b.temporal.mu.Unlock()
 			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{ID: someToken}, false)
+				AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{ID: someToken}, false)
 			requireCode(t, code, err)
 		}
 	})
@@ -156,13 +157,13 @@ func TestWhatARefusedTokenIsTold(t *testing.T) {
 // cluster.
 func TestOthersDoNotUseUpAnAgentsRegistrations(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		a, old := b.joinWith("a", access.Identity{Kind: access.KindJoin, ID: someToken, Joins: true})
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		a, old := b.joinWith("a", access.Identity{Kind: api.IdentityJoin, ID: someToken, Joins: true})
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			EndedTokens: []string{someToken}}))
 		requireCode(t, protocol.CodeSessionRevoked, (<-a.poll()).err)
 		other := b.register("b", 1)
 		claimed := protocol.Register{AgentID: "b", InstanceID: "b2", Cluster: "other",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}
 		for range registerBurst {
 			_, err := b.goodbye(t.Context(), &goodbyeInput{Died: "so it says",
 				Authorized: Authorized{ID: "a", Authorization: "Bearer " + old}})

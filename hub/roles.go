@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -22,12 +23,12 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 	if open {
 		lanes = append(lanes, fleet.AgentLane(s.agent))
 	}
-	if d.Mode == fleet.ActiveActive || s.leads(d) {
-		if d.Mode != fleet.ActiveActive || fleet.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
+	if d.Mode == api.ActiveActive || s.leads(d) {
+		if d.Mode != api.ActiveActive || fleet.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
 			lanes = append(lanes, fleet.DefaultLane)
 		}
 		for _, set := range d.CapabilitySets {
-			if fleet.HasAll(s.candidate.Capabilities, set) {
+			if api.HasAll(s.candidate.Capabilities, set) {
 				lanes = append(lanes, fleet.CapabilityLane(set))
 			}
 		}
@@ -59,7 +60,7 @@ func holds(d contract.Directive, queue string) bool {
 }
 
 func (s *session) leads(d contract.Directive) bool {
-	return d.Mode == fleet.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > max(s.epoch, s.resigned)
+	return d.Mode == api.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > max(s.epoch, s.resigned)
 }
 
 // resignLocked takes a session's roles off it until its cluster gives it new ones.
@@ -80,19 +81,19 @@ func (h *Hub) resignLocked(s *session) {
 func (h *Hub) vacateLocked(s *session, now time.Time) {
 	d := h.directives[s.cluster]
 	if !s.stopping || s.vacated || s.held || !s.toldRoleLocked() ||
-		d.Mode == fleet.ActiveActive && len(s.targets(d)) == 0 {
+		d.Mode == api.ActiveActive && len(s.targets(d)) == 0 {
 		return
 	}
 	for _, a := range s.attempts {
 		// of one that the agent brought after a restart of the hub the hub does not know what it is
 		if spec := &a.input.Spec; a.lane != contract.AgentLane(s.cluster, s.agent) &&
-			(spec.Type == "" || spec.Safety() == fleet.Fenced) {
+			(spec.Type == "" || spec.Safety() == api.Fenced) {
 			return
 		}
 	}
 	s.vacated = true
-	t := s.transition(fleet.AgentStopping, "it finishes what it has, and then leaves", now)
-	t.LeaseRemaining = new(fleet.Duration)
+	t := s.transition(api.AgentStopping, "it finishes what it has, and then leaves", now)
+	t.LeaseRemaining = new(api.Duration)
 	h.notices.Notify(s.cluster, t)
 }
 
@@ -103,7 +104,7 @@ func (s *session) toldRoleLocked() bool {
 }
 
 func (s *session) owns(d contract.Directive) []int {
-	if d.Mode != fleet.Sharded {
+	if d.Mode != api.Sharded {
 		return nil
 	}
 	var shards []int
@@ -121,7 +122,7 @@ func (s *session) targets(d contract.Directive) []string {
 	var ids []string
 	for _, t := range d.Targets {
 		switch {
-		case d.Mode == fleet.ActiveActive && t.Agent == s.agent,
+		case d.Mode == api.ActiveActive && t.Agent == s.agent,
 			s.leads(d),
 			len(shards) > 0 && slices.Contains(shards, fleet.ShardOf(t.ID, len(d.Shards))):
 			ids = append(ids, t.ID)
@@ -162,7 +163,7 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 				lease: h.leaseLeftLocked(s, now), at: now})
 		case d.Deaths.Of(s.agent, s.instance) != nil:
 			e := h.givenUpLocked(s, now)
-			e.evidence, e.reason, e.lease = fleet.EvidenceProof, d.Deaths.Of(s.agent, s.instance).Reason, 0
+			e.evidence, e.reason, e.lease = api.EvidenceProof, d.Deaths.Of(s.agent, s.instance).Reason, 0
 			h.endLocked(s, e)
 		default:
 			h.serveLocked(s)
@@ -175,20 +176,20 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 // sendRoleLocked sends an agent its role when it changed.
 func (h *Hub) sendRoleLocked(s *session) {
 	d := h.directives[s.cluster]
-	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch,
+	role := protocol.Command{Type: protocol.CommandRole, Role: api.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch,
 		Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
-	case d.Mode == fleet.ActiveActive && s.role.Type == "" && len(role.Targets) == 0:
+	case d.Mode == api.ActiveActive && s.role.Type == "" && len(role.Targets) == 0:
 		return // an active_active cluster has no roles
-	case d.Mode == fleet.Sharded:
+	case d.Mode == api.Sharded:
 		role.Epoch = d.Version
 	case s.leads(d):
-		role.Role = fleet.RoleLeader
-	case d.Mode == fleet.ActivePassive && slices.Contains(d.Standbys, s.agent):
-		role.Role = fleet.RoleStandby
+		role.Role = api.RoleLeader
+	case d.Mode == api.ActivePassive && slices.Contains(d.Standbys, s.agent):
+		role.Role = api.RoleStandby
 	}
 	if role.Role == s.role.Role && role.Leader == s.role.Leader &&
-		(role.Epoch == s.role.Epoch || d.Mode == fleet.Sharded) && slices.Equal(role.Shards, s.role.Shards) &&
+		(role.Epoch == s.role.Epoch || d.Mode == api.Sharded) && slices.Equal(role.Shards, s.role.Shards) &&
 		slices.Equal(role.Targets, s.role.Targets) {
 		return
 	}
@@ -199,7 +200,7 @@ func (h *Hub) sendRoleLocked(s *session) {
 // newLeaseLocked is the lease that a session's agent is told now.
 func (h *Hub) newLeaseLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	return s.timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
+	return s.timing.Lease(d.Mode, d.RoleLease.Or(api.DefaultRoleLease))
 }
 
 // leaseOfLocked is how long after the hub's last answer a session's agent has certainly stopped, by what it was told.
@@ -219,7 +220,7 @@ func (h *Hub) longestLease() time.Duration { return h.config.Timing.For(math.Max
 func (h *Hub) offerLeaseLocked(s *session, answer *protocol.Polled, now time.Time) {
 	lease := h.newLeaseLocked(s)
 	if late := now.Sub(s.lastContact) > h.holdTimeLocked(s)+lease/10; s.namesLease && lease != s.lease && !late {
-		s.offered, answer.Lease = lease, fleet.Duration(fleet.AgentLease(lease))
+		s.offered, answer.Lease = lease, api.Duration(fleet.AgentLease(lease))
 	}
 }
 
@@ -241,7 +242,7 @@ func (h *Hub) readLeaseLocked(s *session, named time.Duration) {
 // holdTimeLocked is the longest that a poll of a session is held, and so the longest between two looks at the agent.
 func (h *Hub) holdTimeLocked(s *session) time.Duration {
 	d, lease := h.directives[s.cluster], min(s.lease, h.newLeaseLocked(s))
-	if d.Mode == fleet.ActiveActive || d.ElectionInterval == 0 {
+	if d.Mode == api.ActiveActive || d.ElectionInterval == 0 {
 		return s.timing.Hold(lease)
 	}
 	return s.timing.RoleHold(lease, d.ElectionInterval.Std())

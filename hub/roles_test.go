@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -16,7 +17,7 @@ func TestLanesOf(t *testing.T) {
 	const own, cluster, gpu = "lane/c/agent/a", "lane/c", "lane/c/cap/gpu"
 	owners := []fleet.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
 	fit := func(taskType string) fleet.Fit {
-		needs := fleet.LaneNeeds{Type: taskType}
+		needs := api.LaneNeeds{Type: taskType}
 		return fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs}
 	}
 	for name, c := range map[string]struct {
@@ -24,28 +25,28 @@ func TestLanesOf(t *testing.T) {
 		wants     []string
 	}{
 		"no directive": {contract.Directive{}, []string{own}},
-		"all serve":    {contract.Directive{Mode: fleet.ActiveActive}, []string{own, cluster}},
-		"with its capability": {contract.Directive{Mode: fleet.ActiveActive,
+		"all serve":    {contract.Directive{Mode: api.ActiveActive}, []string{own, cluster}},
+		"with its capability": {contract.Directive{Mode: api.ActiveActive,
 			CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, cluster, gpu}},
-		"types that it handles": {contract.Directive{Mode: fleet.ActiveActive, ServingTypes: fleet.TypeSet{List: []string{"x"}},
+		"types that it handles": {contract.Directive{Mode: api.ActiveActive, ServingTypes: fleet.TypeSet{List: []string{"x"}},
 			Fits: []fleet.Fit{fit("x"), fit("y")}}, []string{own, cluster, "lane/c/type/x"}},
-		"types that it does not": {contract.Directive{Mode: fleet.ActiveActive,
+		"types that it does not": {contract.Directive{Mode: api.ActiveActive,
 			ServingTypes: fleet.TypeSet{List: []string{"x", "y"}}}, []string{own}},
-		"any type, but it does not": {contract.Directive{Mode: fleet.ActiveActive,
+		"any type, but it does not": {contract.Directive{Mode: api.ActiveActive,
 			ServingTypes: fleet.TypeSet{Any: true}}, []string{own}},
-		"a leader serves all": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6,
+		"a leader serves all": {contract.Directive{Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 6,
 			ServingTypes: fleet.TypeSet{Any: true}}, []string{own, cluster}},
-		"the leader": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6,
+		"the leader": {contract.Directive{Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 6,
 			CapabilitySets: [][]string{{"gpu"}}}, []string{own, cluster, gpu}},
-		"a standby": {contract.Directive{Mode: fleet.ActivePassive, Leader: "b", LeaderEpoch: 6,
+		"a standby": {contract.Directive{Mode: api.ActivePassive, Leader: "b", LeaderEpoch: 6,
 			Standbys: []string{"a"}}, []string{own}},
-		"its predecessor's lead": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 5},
+		"its predecessor's lead": {contract.Directive{Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 5},
 			[]string{own}},
-		"owner of some shards": {contract.Directive{Mode: fleet.Sharded, Shards: owners},
+		"owner of some shards": {contract.Directive{Mode: api.Sharded, Shards: owners},
 			[]string{own, "lane/c/shard/0"}},
-		"shards in another mode": {contract.Directive{Mode: fleet.ActiveActive, Shards: owners},
+		"shards in another mode": {contract.Directive{Mode: api.ActiveActive, Shards: owners},
 			[]string{own, cluster}},
-		"leader in a sharded mode": {contract.Directive{Mode: fleet.Sharded, Leader: "a", LeaderEpoch: 6},
+		"leader in a sharded mode": {contract.Directive{Mode: api.Sharded, Leader: "a", LeaderEpoch: 6},
 			[]string{own}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,26 +67,26 @@ func TestEvacuatedLeaderHasReadIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after   func(b *bench, a *peer) // it was told
 		stopped bool                    // the evacuation succeeds
-		role    fleet.Role              // that it is told at the end; empty: none
+		role    api.Role                // that it is told at the end; empty: none
 	}{
 		"it reads it":            {func(_ *bench, a *peer) { a.poll(answered(2)) }, true, ""},
-		"its answer is lost":     {func(_ *bench, a *peer) { a.poll(answered(1)) }, false, fleet.RoleLeader},
+		"its answer is lost":     {func(_ *bench, a *peer) { a.poll(answered(1)) }, false, api.RoleLeader},
 		"it is gone":             {func(b *bench, a *peer) { a.hangUp(); b.pass(time.Minute) }, false, ""},
-		"it does not poll again": {func(*bench, *peer) {}, false, fleet.RoleLeader},
+		"it does not poll again": {func(*bench, *peer) {}, false, api.RoleLeader},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActivePassive, Leader: "a",
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActivePassive, Leader: "a",
 					LeaderEpoch: 10, Standbys: []string{"b"}}
 				a := b.register("a", 2)
-				require.Equal(t, fleet.RoleLeader, (<-a.poll()).Commands[0].Role)
+				require.Equal(t, api.RoleLeader, (<-a.poll()).Commands[0].Role)
 				s, moving, err := b.activities.beginEvacuation(contract.EvacuateInput{AgentID: "a",
 					Instance: a.claims.Instance, Epoch: a.claims.Epoch, Roles: true})
 				require.NoError(t, err)
 				done, err := b.activities.evacuated(s, true, moving)
 				require.NoError(t, err)
 				require.False(t, done, "it has not read yet that it does not lead")
-				require.Equal(t, fleet.RoleMember, (<-a.poll()).Commands[0].Role)
+				require.Equal(t, api.RoleMember, (<-a.poll()).Commands[0].Role)
 				tt.after(b, a)
 				b.pass(0)
 				done, err = b.activities.evacuated(s, true, moving)
@@ -105,22 +106,22 @@ func TestEvacuatedLeaderHasReadIt(t *testing.T) {
 func TestNewerDirectiveMovesLanes(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		lead := func(version int64, leader string, epoch int64) contract.Directive {
-			return contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActivePassive, Leader: leader,
+			return contract.Directive{Cluster: "c", Version: version, Mode: api.ActivePassive, Leader: leader,
 				LeaderEpoch: epoch, Standbys: []string{"a", "b"}}
 		}
 		b.temporal.direct["c"] = lead(1, "a", 10)
 		a, other := b.register("a", 2), b.register("b", 2)
 		got := <-a.poll()
-		require.Equal(t, []protocol.Command{{Type: protocol.CommandRole, Role: fleet.RoleLeader, Leader: "a",
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandRole, Role: api.RoleLeader, Leader: "a",
 			Epoch: 10}}, got.Commands)
 		got = <-other.poll()
-		require.Equal(t, fleet.RoleStandby, got.Commands[0].Role)
+		require.Equal(t, api.RoleStandby, got.Commands[0].Role)
 		require.Equal(t, 2, b.open("lane/c"))
 
 		require.NoError(t, b.direct(t.Context(), lead(3, "b", 11)))
 		b.pass(0)
-		require.Equal(t, fleet.RoleStandby, (<-a.poll()).Commands[0].Role)
-		require.Equal(t, fleet.RoleLeader, (<-other.poll()).Commands[0].Role)
+		require.Equal(t, api.RoleStandby, (<-a.poll()).Commands[0].Role)
+		require.Equal(t, api.RoleLeader, (<-other.poll()).Commands[0].Role)
 		require.Contains(t, b.lanes["lane/c"].sessions, other.session())
 		require.Len(t, b.lanes["lane/c"].sessions, 1)
 
@@ -135,7 +136,7 @@ func TestNewerDirectiveMovesLanes(t *testing.T) {
 func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		lead := func(version int64, leader string) contract.Directive {
-			return contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActivePassive, Leader: leader,
+			return contract.Directive{Cluster: "c", Version: version, Mode: api.ActivePassive, Leader: leader,
 				LeaderEpoch: 9 + version, Standbys: []string{"a", "b"}}
 		}
 		b.temporal.direct["c"] = lead(1, "a")
@@ -148,7 +149,7 @@ func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "led/1", b.reported()[0].token)
-		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 		require.Equal(t, "the agent does not serve the lane any more", b.reported()[0].Reason)
 		got := <-a.poll()
 		require.Len(t, got.Assignments, 1)
@@ -161,7 +162,7 @@ func TestFenceEndsOlderSessions(t *testing.T) {
 		a, other := b.register("a", 1), b.register("b", 1)
 		given := a.give(task("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			Fences: []contract.Fence{{AgentID: "a", MinEpoch: 2}, {AgentID: "b", MinEpoch: 1}}}))
 		got := <-polls[0]
 		requireCode(t, protocol.CodeFenced, got.err)
@@ -169,7 +170,7 @@ func TestFenceEndsOlderSessions(t *testing.T) {
 		require.NotNil(t, other.session(), "its epoch is new enough")
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
-		require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+		require.Equal(t, api.AttemptLost, b.reported()[0].Outcome)
 		require.Positive(t, *b.reported()[0].LeaseRemaining, "the old process may go on for a while")
 		require.Empty(t, b.changed(), "the newer process is there: the cluster must not count the agent as lost")
 	})
@@ -180,7 +181,7 @@ func TestReplacedWhileRegistering(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1)
 		older := protocol.Register{AgentID: "b", InstanceID: "older", Cluster: "c",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}
 		newer := contract.Directive{Cluster: "c", Version: 9, Fences: []contract.Fence{{AgentID: "b", MinEpoch: 8}}}
 		require.NoError(t, b.direct(t.Context(), newer))
 		b.mu.Lock()
@@ -200,19 +201,19 @@ func TestHoldOfARoleHolder(t *testing.T) {
 			directive contract.Directive
 			want      time.Duration
 		}{
-			"every member serves": {contract.Directive{Mode: fleet.ActiveActive,
-				ElectionInterval: fleet.Duration(time.Second)}, 5 * time.Second},
-			"a third of the lease": {contract.Directive{Mode: fleet.ActivePassive,
-				RoleLease: fleet.Duration(9 * time.Second)}, 3 * time.Second},
-			"the election interval": {contract.Directive{Mode: fleet.ActivePassive,
-				RoleLease:        fleet.Duration(9 * time.Second),
-				ElectionInterval: fleet.Duration(time.Second)}, time.Second},
-			"more than a third of the lease": {contract.Directive{Mode: fleet.ActivePassive,
-				RoleLease:        fleet.Duration(9 * time.Second),
-				ElectionInterval: fleet.Duration(4 * time.Second)}, 4 * time.Second},
-			"of a shard owner": {contract.Directive{Mode: fleet.Sharded,
-				RoleLease:        fleet.Duration(9 * time.Second),
-				ElectionInterval: fleet.Duration(2 * time.Second)}, 2 * time.Second},
+			"every member serves": {contract.Directive{Mode: api.ActiveActive,
+				ElectionInterval: api.Duration(time.Second)}, 5 * time.Second},
+			"a third of the lease": {contract.Directive{Mode: api.ActivePassive,
+				RoleLease: api.Duration(9 * time.Second)}, 3 * time.Second},
+			"the election interval": {contract.Directive{Mode: api.ActivePassive,
+				RoleLease:        api.Duration(9 * time.Second),
+				ElectionInterval: api.Duration(time.Second)}, time.Second},
+			"more than a third of the lease": {contract.Directive{Mode: api.ActivePassive,
+				RoleLease:        api.Duration(9 * time.Second),
+				ElectionInterval: api.Duration(4 * time.Second)}, 4 * time.Second},
+			"of a shard owner": {contract.Directive{Mode: api.Sharded,
+				RoleLease:        api.Duration(9 * time.Second),
+				ElectionInterval: api.Duration(2 * time.Second)}, 2 * time.Second},
 		} {
 			b.mu.Lock()
 			b.directives["c"] = c.directive
@@ -226,15 +227,15 @@ func TestHoldOfARoleHolder(t *testing.T) {
 func TestProofOfDeath(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1", safety(fleet.Fenced)))
+		given := a.give(task("t1", safety(api.Fenced)))
 		answer := a.poll(lists(given))
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			Deaths: fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "proof of death by ops: no power"}}}))
 		b.pass(0)
 		requireCode(t, protocol.CodeUnknownSession, (<-answer).err)
 		require.Equal(t, "proof of death by ops: no power", b.reported()[0].Reason)
 		require.Zero(t, *b.reported()[0].LeaseRemaining)
-		require.Equal(t, fleet.EvidenceProof, b.changed()[0].Evidence)
+		require.Equal(t, api.EvidenceProof, b.changed()[0].Evidence)
 		require.Zero(t, *b.changed()[0].LeaseRemaining)
 
 		b.temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", GivenUp: true,
@@ -247,23 +248,23 @@ func TestProofOfDeath(t *testing.T) {
 // A leader that stops gives its role up as soon as it has read so, whatever it still runs; fenced work ends first.
 func TestAStoppingLeaderGivesItsRoleUp(t *testing.T) {
 	for name, tt := range map[string]struct {
-		safety fleet.RetrySafety
+		safety api.RetrySafety
 		after  time.Duration // it began to stop
 	}{
-		"a handler that needs 20 s":   {fleet.Idempotent, 500 * time.Millisecond},
-		"one that must not run twice": {fleet.AtMostOnce, 500 * time.Millisecond},
-		"fenced work":                 {fleet.Fenced, 21 * time.Second},
+		"a handler that needs 20 s":   {api.Idempotent, 500 * time.Millisecond},
+		"one that must not run twice": {api.AtMostOnce, 500 * time.Millisecond},
+		"fenced work":                 {api.Fenced, 21 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActivePassive, Leader: "a",
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActivePassive, Leader: "a",
 					LeaderEpoch: 10, Standbys: []string{"b"}}
 				a := b.register("a", 2)
 				<-a.poll()
 				given := a.give(task("t", safety(tt.safety)))
 				began := time.Now()
 				stopping := func(p *protocol.Poll) { p.Stopping = true }
-				require.Equal(t, fleet.RoleMember, (<-a.poll(lists(given), stopping)).Commands[0].Role)
+				require.Equal(t, api.RoleMember, (<-a.poll(lists(given), stopping)).Commands[0].Role)
 				b.pass(100 * time.Millisecond)
 				require.Empty(t, b.changed(), "it has not read yet that it does not lead")
 				for time.Since(began) < 20*time.Second {
@@ -271,12 +272,12 @@ func TestAStoppingLeaderGivesItsRoleUp(t *testing.T) {
 					b.pass(time.Second / 2)
 					require.Equal(t, time.Since(began) > tt.after, len(b.changed()) > 0, time.Since(began))
 				}
-				require.NoError(t, a.report(given, fleet.AttemptCompleted))
+				require.NoError(t, a.report(given, api.AttemptCompleted))
 				a.poll(stopping)
 				b.pass(time.Second)
 				require.Len(t, b.changed(), 1)
 				told := b.changed()[0]
-				require.Equal(t, fleet.AgentStopping, told.Status)
+				require.Equal(t, api.AgentStopping, told.Status)
 				require.Zero(t, *told.LeaseRemaining)
 			})
 		})

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -44,7 +44,7 @@ type attemptClaims struct {
 	Lane     string `json:"l"`
 	Temporal []byte `json:"k"`
 	// Beacon is the task's beacon timeout, for a hub that takes the attempt over.
-	Beacon fleet.Duration `json:"b,omitempty"`
+	Beacon api.Duration `json:"b,omitempty"`
 	// Type and Tenant are the task's, for events.
 	Type   string `json:"y,omitempty"`
 	Tenant string `json:"f,omitempty"`
@@ -52,16 +52,16 @@ type attemptClaims struct {
 	// that element.
 	Elements []int `json:"s,omitempty"`
 	// JobInstance is set of an instance of a job, for a hub that takes it over.
-	JobInstance *fleet.InstanceOf `json:"j,omitempty"`
+	JobInstance *api.InstanceOf `json:"j,omitempty"`
 	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
-	Allocation *fleet.Allocation `json:"o,omitempty"`
+	Allocation *api.Allocation `json:"o,omitempty"`
 	// ResultLimit is how many bytes its result may have, or those of a bundle together; 0: fleet.MaxPayloadBytes.
 	ResultLimit int `json:"r,omitempty"`
 	// StopGrace is how long its work has to end once it was asked to.
-	StopGrace fleet.Duration `json:"g,omitempty"`
+	StopGrace api.Duration `json:"g,omitempty"`
 	// Grace is how long its agent may be out of touch. Fenced: the agent stops it when its lease ends.
-	Grace  fleet.Duration `json:"d,omitempty"`
-	Fenced bool           `json:"w,omitempty"`
+	Grace  api.Duration `json:"d,omitempty"`
+	Fenced bool         `json:"w,omitempty"`
 	// Person: when it is lost, a person decides.
 	Person bool `json:"q,omitempty"`
 }

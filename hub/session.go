@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
@@ -87,10 +88,10 @@ type session struct {
 	health       *health.Record  // what it did within the last minutes
 	ownHealth    *float64        // the agent's own report
 	ownNote      string
-	state        *fleet.StateSummary // summary of the state that it shares; nil: none
+	state        *api.StateSummary // summary of the state that it shares; nil: none
 	metrics      protocol.Metrics
 	counters     protocol.Counters
-	access       fleet.Providers
+	access       api.Providers
 	suspected    bool      // published as suspect
 	suspectedAt  time.Time // when that was last published
 	flaps        int       // how often it became suspect since, without an event
@@ -111,7 +112,7 @@ type attempt struct {
 	sealed  string
 	input   contract.RunTaskInput
 	// allocation is what it has of its agent's resources; nil: nothing
-	allocation *fleet.Allocation
+	allocation *api.Allocation
 	logLimit   int // of its log, see boundLog
 
 	span             trace.Span             // of the delivery; nil: none
@@ -123,7 +124,7 @@ type attempt struct {
 	deliveredOn      *connection // that the answer went over
 	accepted         bool        // the agent listed it as running
 	startedAt        time.Time
-	progress         *fleet.Progress
+	progress         *api.Progress
 	marks            []contract.ProgressMark
 	checkpoint       json.RawMessage
 	checkpointDigest string
@@ -139,14 +140,14 @@ type attempt struct {
 	aliveAt    time.Time
 	evacuation *contract.EvacuateInput // set while a failover by hand or a rebalance takes it off the agent
 
-	instance      *fleet.InstanceOf    // set of an instance of a job
-	health        fleet.InstanceHealth // by the agent's checks
-	healthChanges int64                // as it tells, or as the hub has seen
+	instance      *api.InstanceOf    // set of an instance of a job
+	health        api.InstanceHealth // by the agent's checks
+	healthChanges int64              // as it tells, or as the hub has seen
 	healthTurns   int64
 
 	taskType, tenant string
-	queuedAt         time.Time      // when it was queued in its lane; zero: unknown
-	published        fleet.Progress // the newest published progress
+	queuedAt         time.Time    // when it was queued in its lane; zero: unknown
+	published        api.Progress // the newest published progress
 	publishedAt      time.Time
 
 	beatAt    time.Time // last heartbeat sent to Temporal
@@ -163,15 +164,15 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		repeated: map[protocol.CommandType]string{},
 	}
 	s.registration.Running = nil // it may be large, and is read only once
-	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
-		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees,
+	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: api.SortedSet(reg.Capabilities),
+		TaskTypes: api.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees,
 		Inventory: reg.Resources}
 	s.kind = kindOf(&s.candidate, reg.Bundles)
 	return s
 }
 
 // transition is the change of its agent that a session reports to the cluster.
-func (s *session) transition(status fleet.AgentStatus, reason string, at time.Time) fleet.Transition {
+func (s *session) transition(status api.AgentStatus, reason string, at time.Time) fleet.Transition {
 	return fleet.Transition{
 		AgentID:      s.agent,
 		Instance:     s.instance,
@@ -302,7 +303,7 @@ func (s *session) stuck(now time.Time) int {
 
 // countEnd counts the end of an attempt that an agent reported. Attempts that were cancelled or taken off the agent do
 // not count.
-func (s *session) countEnd(a *attempt, outcome fleet.AttemptOutcome, now time.Time) {
+func (s *session) countEnd(a *attempt, outcome api.AttemptOutcome, now time.Time) {
 	if !a.cancelling && a.evacuation == nil {
 		s.health.Ended(outcome, now)
 	}
@@ -312,7 +313,7 @@ func (s *session) countEnd(a *attempt, outcome fleet.AttemptOutcome, now time.Ti
 // no more. One that is stopping may.
 func (s *session) countUndone(a *attempt, now time.Time) {
 	if !s.stopping {
-		s.countEnd(a, fleet.AttemptReturned, now)
+		s.countEnd(a, api.AttemptReturned, now)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -86,7 +87,7 @@ type report struct {
 	token string
 	how   string // completed, failed or cancelled
 	contract.AttemptReport
-	log []fleet.LogLine
+	log []api.LogLine
 }
 
 func readReport(token []byte, how string, left *commonpb.Payloads) (report, error) {
@@ -371,7 +372,7 @@ func (c fakeClient) QueryWorkflowWithOptions(
 		return nil, serviceerror.NewWorkflowNotReady("its workflow task fails")
 	}
 	return &client.QueryWorkflowWithOptionsResponse{QueryResult: fakeValue{contract.ClusterView{
-		Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}, Members: c.temporal.members}}}}, nil
+		Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}, Members: c.temporal.members}}}}, nil
 }
 
 // QueryWorkflow answers which lanes are open.
@@ -437,7 +438,7 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 		require.NoError(t, err)
 		b.activities, b.endpoints = activities{b.Hub}, endpoints{b.Hub}
 		b.lease.Renewed(time.Now().Add(24 * time.Hour))
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActiveActive}
 		b.ownLanes.open["c"] = &openLanes{asked: map[string]int64{"a": 1, "b": 1}}
 		b.start(detector{b.Hub}, b.logs)
 		defer func() {
@@ -466,7 +467,7 @@ type peer struct {
 func (b *bench) register(id string, slots int, change ...func(*protocol.Register)) *peer {
 	b.t.Helper()
 	reg := protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c",
-		AgentProfile: fleet.AgentProfile{MaxTasks: slots}}
+		AgentProfile: api.AgentProfile{MaxTasks: slots}}
 	for _, c := range change {
 		c(&reg)
 	}
@@ -507,7 +508,7 @@ func (p *peer) pollAs(ctx context.Context, seq int64, change ...func(*protocol.P
 }
 
 // settled settles an attempt of an agent that has reported its end.
-func (b *bench) settled(c sessionClaims, key attemptKey, outcome fleet.AttemptOutcome) {
+func (b *bench) settled(c sessionClaims, key attemptKey, outcome api.AttemptOutcome) {
 	b.settle(&attemptClaims{Task: key.task, Attempt: key.number, Agent: c.Agent, Instance: c.Instance}, c.Cluster,
 		&protocol.Result{Outcome: outcome}, &contract.AttemptReport{Outcome: outcome})
 }
@@ -544,14 +545,14 @@ func lists(assignments ...protocol.Assignment) func(*protocol.Poll) {
 
 // task is a task for a lane's poll; its token is its id.
 func task(id string, change ...func(*contract.RunTaskInput)) contract.RunTaskInput {
-	in := contract.RunTaskInput{TaskID: id, Attempt: 1, Spec: fleet.TaskSpec{Type: "echo", Cluster: "c"}}
+	in := contract.RunTaskInput{TaskID: id, Attempt: 1, Spec: api.TaskSpec{Type: "echo", Cluster: "c"}}
 	for _, c := range change {
 		c(&in)
 	}
 	return in
 }
 
-func safety(s fleet.RetrySafety) func(*contract.RunTaskInput) {
+func safety(s api.RetrySafety) func(*contract.RunTaskInput) {
 	return func(in *contract.RunTaskInput) { in.Spec.RetrySafety = s }
 }
 

@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // has makes a poll report a digest of the agent's state.
 func has(digest string) func(*protocol.Poll) {
-	return func(p *protocol.Poll) { p.State = &fleet.StateSummary{Digest: digest} }
+	return func(p *protocol.Poll) { p.State = &api.StateSummary{Digest: digest} }
 }
 
 // statesHeard returns the digests that the cluster got since the last call, in order.
@@ -35,7 +35,7 @@ const one, two = "1111111111111111", "2222222222222222"
 func TestStatesAreTold(t *testing.T) {
 	t.Parallel()
 	const soon = time.Second // longer than the hub's looks, shorter than the spacing
-	passive := contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActivePassive}
+	passive := contract.Directive{Cluster: "c", Version: 1, Mode: api.ActivePassive}
 	tests := []struct {
 		name string
 		play func(b *bench)
@@ -46,10 +46,10 @@ func TestStatesAreTold(t *testing.T) {
 			b.pass(soon)
 		}, [][]string{{one}}},
 		{"standbys have nothing: the leader at another hub may have something", func(b *bench) {
-			b.register("a", 1).poll(has(fleet.EmptyState))
-			b.register("b", 1).poll(has(fleet.EmptyState))
+			b.register("a", 1).poll(has(api.EmptyState))
+			b.register("b", 1).poll(has(api.EmptyState))
 			b.pass(soon)
-		}, [][]string{{fleet.EmptyState}}},
+		}, [][]string{{api.EmptyState}}},
 		{"an agent keeps no state", func(b *bench) {
 			b.register("a", 1).poll()
 			b.pass(soon)
@@ -87,12 +87,12 @@ func TestStatesAreTold(t *testing.T) {
 		}, [][]string{{one}}},
 		{"the cluster is active_active, and then is not", func(b *bench) {
 			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2,
-				Mode: fleet.ActiveActive}))
+				Mode: api.ActiveActive}))
 			b.register("a", 1).poll(has(one))
 			b.pass(soon)
 			require.Empty(b.t, b.statesHeard())
 			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 3,
-				Mode: fleet.ActivePassive}))
+				Mode: api.ActivePassive}))
 			b.pass(soon)
 		}, [][]string{{one}}},
 	}

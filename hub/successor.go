@@ -1,6 +1,9 @@
 package hub
 
-import "mainstay.dev/mainstay/fleet"
+import (
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/fleet"
+)
 
 // successorsAmong bounds the agents that successorsLocked chooses among: at most this number of the lost agent's group
 // or zone, and at most this number of others. The hub's lock is held meanwhile, and many may be lost at once.
@@ -11,18 +14,18 @@ const successorsAmong = 100
 // the agents of this hub.
 func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 	d := h.directives[lost.cluster]
-	if d.Mode != fleet.ActiveActive || d.Selection != fleet.SelectAffinity && d.Selection != fleet.SelectRoundRobin ||
+	if d.Mode != api.ActiveActive || d.Selection != api.SelectAffinity && d.Selection != api.SelectRoundRobin ||
 		len(lost.attempts) == 0 {
 		return func(*attempt) string { return "" }
 	}
-	member := func(s *session, status fleet.AgentStatus) fleet.Member {
+	member := func(s *session, status api.AgentStatus) fleet.Member {
 		live := s.live()
 		return fleet.Member{AgentID: s.agent, Status: status, Health: &fleet.MemberHealth{Level: live.Health},
-			AgentProfile: fleet.AgentProfile{MaxTasks: live.MaxTasks, Capabilities: live.Capabilities,
+			AgentProfile: api.AgentProfile{MaxTasks: live.MaxTasks, Capabilities: live.Capabilities,
 				TaskTypes: live.TaskTypes, Group: s.registration.Group, Zone: s.registration.Zone}}
 	}
-	c := fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: d.Mode}, RoundRobin: h.turns[lost.cluster],
-		Members: []fleet.Member{member(lost, fleet.AgentOffline)}}
+	c := fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: d.Mode}, RoundRobin: h.turns[lost.cluster],
+		Members: []fleet.Member{member(lost, api.AgentOffline)}}
 	loads, chosen := map[string]int{}, map[bool]int{}
 	for agent, s := range h.sessions {
 		if s == lost || s.cluster != lost.cluster || s.free <= 0 {
@@ -30,7 +33,7 @@ func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 		}
 		if near := s.nearTo(lost); chosen[near] < successorsAmong {
 			chosen[near]++
-			c.Members = append(c.Members, member(s, fleet.AgentOnline))
+			c.Members = append(c.Members, member(s, api.AgentOnline))
 			loads[agent] = len(s.attempts)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -15,12 +15,12 @@ import (
 // by the load where it is least_loaded, or standby: there are none.
 func TestStrategyChoosesWhoHasWhatWasLost(t *testing.T) {
 	t.Parallel()
-	for strategy, want := range map[fleet.SelectionStrategy]string{
-		fleet.SelectAffinity: "d", fleet.SelectRoundRobin: "c", fleet.SelectLeastLoaded: "", fleet.SelectStandby: "",
+	for strategy, want := range map[api.SelectionStrategy]string{
+		api.SelectAffinity: "d", api.SelectRoundRobin: "c", api.SelectLeastLoaded: "", api.SelectStandby: "",
 	} {
 		t.Run(string(strategy), func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive, Selection: strategy}
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActiveActive, Selection: strategy}
 				in := func(zone string) func(*protocol.Register) { return func(r *protocol.Register) { r.Zone = zone } }
 				a := b.register("a", 2, in("north"))
 				a.give(task("t1"))
@@ -34,7 +34,7 @@ func TestStrategyChoosesWhoHasWhatWasLost(t *testing.T) {
 				b.pass(5 * time.Second)
 				lost := b.reported()
 				require.Len(t, lost, 1)
-				require.Equal(t, fleet.AttemptLost, lost[0].Outcome)
+				require.Equal(t, api.AttemptLost, lost[0].Outcome)
 				require.Equal(t, want, lost[0].Prefer)
 			})
 		})

@@ -6,8 +6,8 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -35,7 +35,7 @@ func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 			attribute.String("mainstay.task", a.task), attribute.Int("mainstay.attempt", a.number),
 			attribute.String("mainstay.cluster", a.input.Spec.Cluster),
 			attribute.String("mainstay.lane", a.lane), attribute.String("mainstay.hub", h.id)))
-	if id := a.input.Spec.Labels[fleet.LabelCorrelation]; id != "" {
+	if id := a.input.Spec.Labels[api.LabelCorrelation]; id != "" {
 		a.span.SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
 	a.trace = propagation.MapCarrier{}

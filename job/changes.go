@@ -7,16 +7,18 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Changes are the fields by which two definitions differ, as paths: + is new, - is removed, ~ is changed.
-func Changes(before, after *Definition) []string {
+func Changes(before, after *api.JobDefinition) []string {
 	changes := []string{}
 	compare("", tree(before), tree(after), &changes)
 	return changes
 }
 
-func tree(d *Definition) (value any) {
+func tree(d *api.JobDefinition) (value any) {
 	text, err := json.Marshal(d)
 	if err == nil {
 		decoder := json.NewDecoder(bytes.NewReader(text))

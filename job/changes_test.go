@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
 )
 
 func TestChangesOfLargeNumbers(t *testing.T) {
 	t.Parallel()
-	before := &Definition{Job: "a", Inputs: json.RawMessage(`{"maximum":9007199254740993}`)}
-	after := &Definition{Job: "a", Inputs: json.RawMessage(`{"maximum":9007199254740992}`)}
+	before := &api.JobDefinition{Job: "a", Inputs: json.RawMessage(`{"maximum":9007199254740993}`)}
+	after := &api.JobDefinition{Job: "a", Inputs: json.RawMessage(`{"maximum":9007199254740992}`)}
 	require.Equal(t, []string{"~ inputs.maximum"}, Changes(before, after))
 }

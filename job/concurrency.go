@@ -3,6 +3,8 @@ package job
 import (
 	"fmt"
 	"slices"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // maxHoldings bounds the runs of a job that go or wait: a job carries them all.
@@ -49,22 +51,22 @@ func (j *Job) Begin(run, key string) []Verdict {
 		}
 	}
 	switch {
-	case going < bound || then == ThenQueue || then == "":
-	case then == ThenSkip:
+	case going < bound || then == api.ThenQueue || then == "":
+	case then == api.ThenSkip:
 		return []Verdict{{run, Admission{Skip: true,
 			Why: fmt.Sprintf("%d of at most %d runs go already, and the job's concurrency says skip", going, bound)}}}
 	default:
 		j.Active[first].Cancelled = true
-		j.Active = append(j.Active, Holding{Run: run, Key: key, Waiting: true})
+		j.Active = append(j.Active, api.ActiveRun{Run: run, Key: key, Waiting: true})
 		return []Verdict{{j.Active[first].Run, Admission{Cancel: true, Why: "run " + run + " takes its place"}}}
 	}
-	j.Active = append(j.Active, Holding{Run: run, Key: key, Waiting: true})
+	j.Active = append(j.Active, api.ActiveRun{Run: run, Key: key, Waiting: true})
 	return j.Admit()
 }
 
 // End frees what runs held, and admits those that waited for it.
 func (j *Job) End(runs ...string) []Verdict {
-	j.Active = slices.DeleteFunc(j.Active, func(h Holding) bool { return slices.Contains(runs, h.Run) })
+	j.Active = slices.DeleteFunc(j.Active, func(h api.ActiveRun) bool { return slices.Contains(runs, h.Run) })
 	return j.Admit()
 }
 
@@ -89,7 +91,7 @@ func (j *Job) Admit() (admitted []Verdict) {
 
 // Waits reports whether a run waits for another's end.
 func (j *Job) Waits() bool {
-	return slices.ContainsFunc(j.Active, func(h Holding) bool { return h.Waiting })
+	return slices.ContainsFunc(j.Active, func(h api.ActiveRun) bool { return h.Waiting })
 }
 
 // Holders are all runs that go or wait.
@@ -102,11 +104,11 @@ func (j *Job) Holders() []string {
 }
 
 func (j *Job) holding(run string) int {
-	return slices.IndexFunc(j.Active, func(h Holding) bool { return h.Run == run })
+	return slices.IndexFunc(j.Active, func(h api.ActiveRun) bool { return h.Run == run })
 }
 
 // bound is how many runs of one key go at a time; 0: any number.
-func (j *Job) bound() (int, Then) {
+func (j *Job) bound() (int, api.Then) {
 	d := j.Definition()
 	if d == nil || d.Concurrency == nil {
 		return 0, ""

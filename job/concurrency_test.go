@@ -6,12 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
-func bounded(c *job.Concurrency) *job.Job {
+func bounded(c *api.Concurrency) *job.Job {
 	j := &job.Job{Name: "nightly"}
-	j.Apply(job.Definition{Job: "nightly", Concurrency: c}, "ada", time.Time{})
+	j.Apply(api.JobDefinition{Job: "nightly", Concurrency: c}, "ada", time.Time{})
 	return j
 }
 
@@ -24,7 +25,7 @@ func admit(runs ...string) (list []job.Verdict) {
 
 func TestRunsWithOneKeyWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	j := bounded(&job.Concurrency{MaxRuns: 2})
+	j := bounded(&api.Concurrency{MaxRuns: 2})
 	require.Equal(t, admit("a"), j.Begin("a", "x"))
 	require.Equal(t, admit("b"), j.Begin("b", "x"))
 	require.Empty(t, j.Begin("c", "x"))
@@ -42,14 +43,14 @@ func TestRunsWithOneKeyWaitForEachOther(t *testing.T) {
 
 func TestOneMoreRunIsSkippedOrTakesThePlaceOfTheOldest(t *testing.T) {
 	t.Parallel()
-	j := bounded(&job.Concurrency{Then: job.ThenSkip})
+	j := bounded(&api.Concurrency{Then: api.ThenSkip})
 	require.Equal(t, admit("a"), j.Begin("a", ""))
 	skipped := j.Begin("b", "")
 	require.True(t, skipped[0].Skip)
 	require.Equal(t, "1 of at most 1 runs go already, and the job's concurrency says skip", skipped[0].Why)
 	require.Equal(t, []string{"a"}, j.Holders())
 
-	j = bounded(&job.Concurrency{Then: job.ThenCancelOther})
+	j = bounded(&api.Concurrency{Then: api.ThenCancelOther})
 	require.Equal(t, admit("a"), j.Begin("a", ""))
 	taken := j.Begin("b", "")
 	require.Equal(t, []job.Verdict{{Run: "a", Admission: job.Admission{Cancel: true, Why: "run b takes its place"}}}, taken)
@@ -60,12 +61,12 @@ func TestOneMoreRunIsSkippedOrTakesThePlaceOfTheOldest(t *testing.T) {
 
 func TestAnotherDefinitionMayRaiseTheBound(t *testing.T) {
 	t.Parallel()
-	j := bounded(&job.Concurrency{})
+	j := bounded(&api.Concurrency{})
 	j.Begin("a", "")
 	j.Begin("b", "")
 	require.False(t, j.Apply(*j.Definition(), "bob", time.Time{}), "the same definition is the same version")
 	require.Equal(t, 1, j.Version)
-	require.True(t, j.Apply(job.Definition{Job: "nightly"}, "bob", time.Time{}))
+	require.True(t, j.Apply(api.JobDefinition{Job: "nightly"}, "bob", time.Time{}))
 	require.Equal(t, admit("b"), j.Admit())
 	for range 10 {
 		d := *j.Definition()

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Correct takes a result that the step's check did not accept: its task runs again with what is wrong, or the step
@@ -16,7 +16,7 @@ import (
 func (l *Ledger) Correct(
 	s *PlannedStep, wrong []string, noVerdict bool, result json.RawMessage, now time.Time,
 ) (escalated bool) {
-	e, c := l.Entry(s.ID), Correction{Errors: l.brief(wrong), Output: WholeOutput(result), At: now}
+	e, c := l.Entry(s.ID), api.Correction{Errors: l.brief(wrong), Output: WholeOutput(result), At: now}
 	if n := len(e.Attempts); n > 0 {
 		c.Attempt = e.Attempts[n-1].Number
 	}
@@ -29,15 +29,15 @@ func (l *Ledger) Correct(
 		e.IdempotencyKey = IdempotencyKey(e.TaskID, fmt.Sprint("c", len(e.Corrections)+1))
 		return false
 	}
-	why := fleet.Shorten(strings.Join(wrong, "; "), maxErrorLength)
+	why := api.Shorten(strings.Join(wrong, "; "), maxErrorLength)
 	if !noVerdict {
 		why = "its result is not valid: " + why
 	}
-	if s.Check.Exhausted == ExhaustedFail {
+	if s.Check.Exhausted == api.CheckExhaustedFail {
 		FailEntry(e, s.OnFailure, why, now)
 		return false
 	}
-	FailEntry(e, FailHold, why, now)
+	FailEntry(e, api.FailHold, why, now)
 	return true
 }
 
@@ -55,21 +55,21 @@ func (l *Ledger) brief(wrong []string) (kept []string) {
 		if left <= 0 {
 			break
 		}
-		e = fleet.Shorten(e, left)
+		e = api.Shorten(e, left)
 		kept, left = append(kept, e), left-len(e)
 	}
 	return kept
 }
 
 // runAgain has the step's task run again.
-func runAgain(e *Entry) {
-	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
+func runAgain(e *api.StepEntry) {
+	e.StepWork = api.StepWork{Status: api.StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
 	if e.Counts != nil { // else they are calls of tools, which are not made again
 		e.Elements = nil
 	}
 	e.Begun, e.Counts, e.Array = false, nil, ""
 	if e.Verdict != nil {
-		*e.Verdict = Work{Status: StepPending, TaskID: e.Verdict.TaskID, Attempts: e.Verdict.Attempts}
+		*e.Verdict = api.StepWork{Status: api.StepPending, TaskID: e.Verdict.TaskID, Attempts: e.Verdict.Attempts}
 	}
 }
 
@@ -121,7 +121,7 @@ func ReadVerdict(result json.RawMessage) (wrong []string, problem string) {
 }
 
 // CorrectionOf is the result that an attempt brought and the check did not accept; nil for none.
-func CorrectionOf(e *Entry, attempt int) *Correction {
+func CorrectionOf(e *api.StepEntry, attempt int) *api.Correction {
 	for i := range e.Corrections {
 		if e.Corrections[i].Attempt == attempt {
 			return &e.Corrections[i]
@@ -134,7 +134,7 @@ func CorrectionOf(e *Entry, attempt int) *Correction {
 // note. A payload that is no object becomes the field "payload" of one.
 //
 //workflowcheck:ignore
-func WithFeedback(e *Entry, payload json.RawMessage) json.RawMessage {
+func WithFeedback(e *api.StepEntry, payload json.RawMessage) json.RawMessage {
 	if len(e.Corrections) == 0 {
 		return payload
 	}

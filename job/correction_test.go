@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -17,9 +18,9 @@ import (
 func TestEachCorrectionHasAKeyOfItsOwn(t *testing.T) {
 	t.Parallel()
 	keys := func() (all []string) {
-		step := job.PlannedStep{ID: "a", Step: job.Step{Check: &job.Check{Correct: job.Correct{Attempts: 3}}}}
-		l := job.Ledger{Steps: []job.Entry{{Step: "a", IdempotencyKey: job.IdempotencyKey("r", "a"),
-			Work: job.Work{TaskID: job.TaskID("r", "a")}}}}
+		step := job.PlannedStep{ID: "a", Step: api.Step{Check: &api.StepCheck{Correct: api.Corrections{Attempts: 3}}}}
+		l := job.Ledger{Steps: []api.StepEntry{{Step: "a", IdempotencyKey: job.IdempotencyKey("r", "a"),
+			StepWork: api.StepWork{TaskID: job.TaskID("r", "a")}}}}
 		for range 4 {
 			all = append(all, l.Steps[0].IdempotencyKey)
 			l.Correct(&step, []string{"wrong"}, false, json.RawMessage(`1`), time.Now())
@@ -40,8 +41,8 @@ func TestCorrectionsFitIntoAMessage(t *testing.T) {
 	for n := range job.MaxSteps {
 		id := fmt.Sprint("s", n)
 		plan.Steps = append(plan.Steps, job.PlannedStep{ID: id,
-			Step: job.Step{Check: &job.Check{Correct: job.Correct{Attempts: job.MaxCorrections}}}})
-		ledger.Steps = append(ledger.Steps, job.Entry{Step: id})
+			Step: api.Step{Check: &api.StepCheck{Correct: api.Corrections{Attempts: job.MaxCorrections}}}})
+		ledger.Steps = append(ledger.Steps, api.StepEntry{Step: id})
 	}
 	var wrong []string
 	for range 32 {
@@ -65,7 +66,7 @@ func TestCorrectionsFitIntoAMessage(t *testing.T) {
 	}
 	payload := job.WithFeedback(e, json.RawMessage(`{}`))
 	require.Less(t, len(payload), 200_000)
-	var told struct{ Feedback []job.Correction }
+	var told struct{ Feedback []api.Correction }
 	require.NoError(t, json.Unmarshal(payload, &told))
 	require.Len(t, told.Feedback, 300, "calls of tools go by their number")
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Decide notes what a person decided; the newest 50 are kept.
-func (l *Ledger) Decide(d Decision) {
+func (l *Ledger) Decide(d api.Decision) {
 	if len(l.Decisions) == decisionsKept {
 		l.Decisions = slices.Delete(l.Decisions, 0, 1)
 	}
@@ -18,7 +20,7 @@ func (l *Ledger) Decide(d Decision) {
 const decisionsKept = 50
 
 // Refuse says why a person cannot do this to a step now; "" if it is possible.
-func (l *Ledger) Refuse(step string, action StepAction) string {
+func (l *Ledger) Refuse(step string, action api.StepAction) string {
 	e := l.Entry(step)
 	switch {
 	case e == nil:
@@ -28,17 +30,17 @@ func (l *Ledger) Refuse(step string, action StepAction) string {
 	case l.Cancel != nil:
 		return "the run is being cancelled"
 	}
-	asks := e.Status == StepBlocked && e.Approval
-	failed := e.Status == StepFailed || IsHeld(e)
+	asks := e.Status == api.StepBlocked && e.Approval
+	failed := e.Status == api.StepFailed || IsHeld(e)
 	possible, needs := false, ""
 	switch action {
-	case ApproveStep, RejectStep:
+	case api.ApproveStep, api.RejectStep:
 		possible, needs = asks, "that waits for approval"
-	case RetryStep:
+	case api.RetryStep:
 		possible, needs = failed, "that has failed"
-	case SkipStep, CompleteStep:
+	case api.SkipStep, api.CompleteStep:
 		possible, needs = failed || !e.Status.Final() && !underWay(e), "that has failed or has not begun"
-	case FailStep:
+	case api.FailStep:
 		possible, needs = IsHeld(e) ||
 			!e.Status.Final() && !underWay(e), "that has failed and is held, or has not begun"
 	default:
@@ -52,35 +54,36 @@ func (l *Ledger) Refuse(step string, action StepAction) string {
 
 // Act carries out what a person decided about a step that Refuse does not refuse. Steps that failed because of it are
 // open again.
-func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, output json.RawMessage, now time.Time) {
+func (l *Ledger) Act(p *Plan, step string, action api.StepAction, reason string, output json.RawMessage,
+	now time.Time) {
 	e := l.Entry(step)
 	said := "by a person"
 	if reason != "" {
 		said += ": " + reason
 	}
 	switch action {
-	case ApproveStep:
-		EndWork(&e.Work, StepCompleted, "approved "+said, now)
-	case RejectStep:
+	case api.ApproveStep:
+		EndWork(&e.StepWork, api.StepCompleted, "approved "+said, now)
+	case api.RejectStep:
 		FailEntry(e, p.Step(step).OnFailure, "rejected "+said, now)
-	case RetryStep:
+	case api.RetryStep:
 		runAgain(e)
 		e.Turns = 0
 		if e.Forgiven = len(e.Corrections); e.Forgiven > 0 {
 			e.Note, e.DeadlineAt = reason, nil
 		}
-	case SkipStep:
-		EndWork(&e.Work, StepSkipped, "skipped "+said, now)
-	case CompleteStep:
-		EndWork(&e.Work, StepCompleted, "completed "+said, now)
+	case api.SkipStep:
+		EndWork(&e.StepWork, api.StepSkipped, "skipped "+said, now)
+	case api.CompleteStep:
+		EndWork(&e.StepWork, api.StepCompleted, "completed "+said, now)
 		e.Output = output
-	case FailStep:
-		EndWork(&e.Work, StepFailed, "failed "+said, now)
+	case api.FailStep:
+		EndWork(&e.StepWork, api.StepFailed, "failed "+said, now)
 	}
-	if action != FailStep && action != RejectStep {
+	if action != api.FailStep && action != api.RejectStep {
 		for i := range l.Steps {
-			if after := &l.Steps[i]; after.Status == StepFailed && !after.Begun && after.Step != step {
-				after.Work = Work{Status: StepPending, TaskID: after.TaskID}
+			if after := &l.Steps[i]; after.Status == api.StepFailed && !after.Begun && after.Step != step {
+				after.StepWork = api.StepWork{Status: api.StepPending, TaskID: after.TaskID}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -44,7 +45,7 @@ const requiredSoon, requiredLate, requiredShare = 2 * time.Second, time.Minute, 
 
 // LookAgain is how long a job or a run waits before it looks again for required services, after having done so for a
 // time.
-func LookAgain(r *Requires, after time.Duration) time.Duration {
+func LookAgain(r *api.Requires, after time.Duration) time.Duration {
 	return min(max(after/requiredShare, requiredSoon), requiredLate)
 }
 
@@ -54,12 +55,12 @@ func Lacking(missing []string) string {
 }
 
 // SchedulePlan is the times as fleet checks and counts them.
-func SchedulePlan(t *ScheduleTrigger) *fleet.SchedulePlan {
+func SchedulePlan(t *api.ScheduleTrigger) *fleet.SchedulePlan {
 	return &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}
 }
 
 // NextTimes are when the schedules start runs next, n at most, in order. What two of them start at a time is two runs.
-func NextTimes(d *Definition, now time.Time, n int) (times []time.Time) {
+func NextTimes(d *api.JobDefinition, now time.Time, n int) (times []time.Time) {
 	for _, s := range d.Schedules() {
 		times = append(times, SchedulePlan(s).Next(now, n)...)
 	}

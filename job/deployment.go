@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // DeploymentsKept bounds the deployments that a job keeps.
 const DeploymentsKept = 6
 
-func endDeployment(r *Deployment, status DeploymentStatus, reason string, now time.Time) {
+func endDeployment(r *api.Deployment, status api.DeploymentStatus, reason string, now time.Time) {
 	r.Status, r.Reason, r.EndedAt = status, reason, now
 }
 
 // Deployment is the deployment of the version in force, also after its end; nil: that version was not deployed by one.
-func (j *Job) Deployment() *Deployment {
+func (j *Job) Deployment() *api.Deployment {
 	if n := len(j.Deployments); n > 0 && j.Deployments[n-1].Version == j.Template {
 		return &j.Deployments[n-1]
 	}
@@ -25,11 +25,11 @@ func (j *Job) Deployment() *Deployment {
 // Unpromoted reports whether the version in force is not promoted: canaries have it alone.
 func (j *Job) Unpromoted() bool {
 	r := j.Deployment()
-	return r != nil && r.Promoted == nil && r.Status != DeploymentSuccessful
+	return r != nil && r.Promoted == nil && r.Status != api.DeploymentSuccessful
 }
 
 // rolling is the deployment that is under way, or nil.
-func (j *Job) rolling() *Deployment {
+func (j *Job) rolling() *api.Deployment {
 	if r := j.Deployment(); r != nil && r.Active() {
 		return r
 	}
@@ -40,7 +40,7 @@ func (j *Job) rolling() *Deployment {
 // gets the last version that was healthy.
 func (j *Job) held() bool {
 	r := j.Deployment()
-	return r != nil && r.Status == DeploymentFailed
+	return r != nil && r.Status == api.DeploymentFailed
 }
 
 // overdueAfter is how much later than its deadline a deployment may end: it is a matter of moments.
@@ -58,7 +58,7 @@ func (j *Job) Overdue(now time.Time) bool {
 
 // Short reports whether a service has fewer healthy instances than it is to have.
 func (j *Job) Short() bool {
-	if d := j.Definition(); d == nil || d.Type != Service || j.Stopped != nil || j.Paused != nil {
+	if d := j.Definition(); d == nil || d.Type != api.JobService || j.Stopped != nil || j.Paused != nil {
 		return false
 	}
 	return j.Passing() < j.Count
@@ -68,7 +68,7 @@ func (j *Job) Short() bool {
 func (j *Job) Passing() int {
 	passing := map[string]bool{}
 	for n := range j.Instances {
-		if i := &j.Instances[n]; i.Open() && i.Stopping == "" && i.Health == fleet.InstancePassing {
+		if i := &j.Instances[n]; i.Open() && i.Stopping == "" && i.Health == api.InstancePassing {
 			passing[i.Name] = true
 		}
 	}
@@ -82,7 +82,7 @@ func (j *Job) MayPromote() string {
 		return "no deployment of the job is under way"
 	case j.canaries(j.Definition().Updating()) == 0:
 		return "the deployment has no canaries, or was promoted already"
-	case r.Status != DeploymentWaiting:
+	case r.Status != api.DeploymentWaiting:
 		return "the canaries are not healthy yet: promote them when the deployment is waiting"
 	}
 	return ""
@@ -168,7 +168,7 @@ func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	turned := h.Turns != i.Turns
 	if changed || turned {
 		i.Health, i.Attempt, i.Changes, i.Turns, i.HealthAt = h.Health, h.Attempt, h.Changes, h.Turns, now
-		if i.Last = cmp.Or(h.Why, i.Last); h.Health == fleet.InstancePassing {
+		if i.Last = cmp.Or(h.Why, i.Last); h.Health == api.InstancePassing {
 			i.Last = ""
 		}
 	}
@@ -178,10 +178,10 @@ func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 
 // HealthReport is what a hub says of an instance.
 type HealthReport struct {
-	Task    string               `json:"task"`
-	Attempt int                  `json:"attempt"`
-	Health  fleet.InstanceHealth `json:"health,omitempty"` // empty: no agent of the hub has the attempt any more
-	Why     string               `json:"why,omitempty"`    // how it ended
+	Task    string             `json:"task"`
+	Attempt int                `json:"attempt"`
+	Health  api.InstanceHealth `json:"health,omitempty"` // empty: no agent of the hub has the attempt any more
+	Why     string             `json:"why,omitempty"`    // how it ended
 	// Changes counts how often it has changed, so that a break between two reports shows.
 	Changes int64 `json:"changes,omitempty"`
 	// Turns counts how often its checks began to fail or to pass again; odd while they fail.

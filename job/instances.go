@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -28,8 +29,8 @@ const (
 )
 
 // TaskOf is the task of an instance.
-func TaskOf(d *Definition, i *Instance) fleet.TaskSpec {
-	task, place := *d.Instances.Task, Place{}
+func TaskOf(d *api.JobDefinition, i *api.Instance) api.TaskSpec {
+	task, place := *d.Instances.Task, api.InstancePlace{}
 	if d.Instances.Place != nil {
 		place = *d.Instances.Place
 	}
@@ -42,12 +43,12 @@ func TaskOf(d *Definition, i *Instance) fleet.TaskSpec {
 		maps.Copy(task.Labels, d.Instances.Task.Labels)
 	}
 	task.Retry, task.Recovery, task.KeepRunning = d.Retry, d.Recovery, d.KeepsRunning()
-	task.RetrySafety = cmp.Or(d.Safety, fleet.Idempotent)
+	task.RetrySafety = cmp.Or(d.Safety, api.Idempotent)
 	switch {
-	case d.Type == Sysbatch:
-		task.ExpiresIn = fleet.Duration(maxAway)
-	case d.Type == System && d.Recovery == nil:
-		task.Recovery = new(fleet.DefaultRecovery(fleet.LocalRestart, true))
+	case d.Type == api.JobSysbatch:
+		task.ExpiresIn = api.Duration(maxAway)
+	case d.Type == api.JobSystem && d.Recovery == nil:
+		task.Recovery = new(api.DefaultRecovery(api.LocalRestart, true))
 	}
 	if d.OnEachAgent() {
 		task.Agent = i.Name
@@ -65,16 +66,16 @@ type Agents struct {
 
 // AgentsFor finds the agents of a cluster that may have an instance of a job. Those of a cluster that is for other
 // tenants by now are not for the job's to know.
-func AgentsFor(c *fleet.Cluster, d *Definition) (a Agents) {
+func AgentsFor(c *fleet.Cluster, d *api.JobDefinition) (a Agents) {
 	if !c.Config.IsFor(d.Tenant) {
 		return a
 	}
-	task := TaskOf(d, &Instance{})
+	task := TaskOf(d, &api.Instance{})
 	for i := range c.Members {
 		m := &c.Members[i]
 		switch p := d.Instances.Place; {
 		case p != nil && (p.Agent != "" && p.Agent != m.AgentID || p.Zone != "" && p.Zone != m.Zone),
-			!m.Handles(task.Type), !fleet.HasAll(m.Capabilities, task.RequiredCapabilities),
+			!m.Handles(task.Type), !api.HasAll(m.Capabilities, task.RequiredCapabilities),
 			!m.EndsTree(task.Type, task.Safety()), !fleet.FitsOn(&task.Place, m.Resources):
 		case m.Serving() && c.Cordons.Of(m.AgentID) == nil:
 			a.Eligible = append(a.Eligible, m.AgentID)
@@ -87,8 +88,8 @@ func AgentsFor(c *fleet.Cluster, d *Definition) (a Agents) {
 
 // Change is what is to be done so that a job has the instances that it should have.
 type Change struct {
-	Start []Instance
-	Stop  []Instance
+	Start []api.Instance
+	Stop  []api.Instance
 }
 
 // Plan decides which instances are to be started and stopped, and keeps that in the job. agents are nil while they are
@@ -112,9 +113,9 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 			keep[name] = true
 		}
 	}
-	j.Instances = slices.DeleteFunc(j.Instances, func(i Instance) bool {
+	j.Instances = slices.DeleteFunc(j.Instances, func(i api.Instance) bool {
 		held := i.Stopping != "" && now.Before(i.NextAt)
-		return !i.Open() && !keep[i.Name] && d.Type != Sysbatch && !held
+		return !i.Open() && !keep[i.Name] && d.Type != api.JobSysbatch && !held
 	})
 	j.dropReplaced()
 	present := map[string]bool{}
@@ -147,7 +148,7 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 		if present[name] || j.waits() {
 			continue
 		}
-		j.Instances = append(j.Instances, j.next(Instance{Name: name}, j.versionFor(&Instance{}, nth), now))
+		j.Instances = append(j.Instances, j.next(api.Instance{Name: name}, j.versionFor(&api.Instance{}, nth), now))
 		change.Start = append(change.Start, j.Instances[len(j.Instances)-1])
 	}
 	j.expect(wanted, now)
@@ -158,7 +159,7 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 // was not stopped keeps its place beside one of another version.
 func (j *Job) dropReplaced() {
 	best, rolling := map[string]int{}, j.rolling() != nil
-	rank := func(i *Instance) (rank int) {
+	rank := func(i *api.Instance) (rank int) {
 		if i.Stopping == "" {
 			rank = 2
 		}
@@ -184,15 +185,15 @@ func (j *Job) dropReplaced() {
 
 // relieve starts a successor of each instance of a service whose agent is being drained, and stops the one that is not
 // needed any more: the old one when the new one passes, or the new one when the drain was cancelled.
-func (j *Job) relieve(d *Definition, now time.Time) {
-	if d.Type != Service || j.waits() || j.Stopped != nil {
+func (j *Job) relieve(d *api.JobDefinition, now time.Time) {
+	if d.Type != api.JobService || j.waits() || j.Stopped != nil {
 		return
 	}
 	type place struct {
 		name    string
 		version int
 	}
-	at := func(i *Instance) place { return place{i.Name, j.generation(i)} }
+	at := func(i *api.Instance) place { return place{i.Name, j.generation(i)} }
 	newest := map[place]int{}
 	for n := range j.Instances {
 		if i := &j.Instances[n]; i.Stopping == "" {
@@ -205,11 +206,11 @@ func (j *Job) relieve(d *Definition, now time.Time) {
 		switch {
 		case !i.Open() || i.Stopping != "":
 		case last == n && i.Leaving:
-			j.Instances = append(j.Instances, j.next(Instance{Name: i.Name}, i.Version, now))
+			j.Instances = append(j.Instances, j.next(api.Instance{Name: i.Name}, i.Version, now))
 		case last == n:
 		case !i.Leaving:
 			j.Instances[last].Stopping = "its agent is not drained any more"
-		case j.Instances[last].Open() && j.Instances[last].Health == fleet.InstancePassing:
+		case j.Instances[last].Open() && j.Instances[last].Health == api.InstancePassing:
 			i.Stopping = "its agent is drained, and another has taken its place"
 		}
 	}
@@ -217,13 +218,13 @@ func (j *Job) relieve(d *Definition, now time.Time) {
 
 // runs reports whether an instance of a name runs and is not to be stopped: one that is outdated, or one that is not.
 func (j *Job) runs(name string, outdated bool) bool {
-	return slices.ContainsFunc(j.Instances, func(i Instance) bool {
+	return slices.ContainsFunc(j.Instances, func(i api.Instance) bool {
 		return i.Name == name && i.Open() && i.Stopping == "" && j.outdated(&i) == outdated
 	})
 }
 
 // wanted are the names of the instances that there should be; known is false where they are not known.
-func (j *Job) wanted(d *Definition, agents *Agents) (names []string, known bool) {
+func (j *Job) wanted(d *api.JobDefinition, agents *Agents) (names []string, known bool) {
 	switch {
 	case !d.HasInstances():
 		return nil, false
@@ -242,10 +243,10 @@ func (j *Job) wanted(d *Definition, agents *Agents) (names []string, known bool)
 	return agents.Eligible, true
 }
 
-func (j *Job) whyStopped(d *Definition) string {
+func (j *Job) whyStopped(d *api.JobDefinition) string {
 	switch {
 	case j.Stopped != nil:
-		return cmp.Or(fleet.Shorten(j.Stopped.Reason, maxInstanceWhy), "the job is stopped")
+		return cmp.Or(api.Shorten(j.Stopped.Reason, maxInstanceWhy), "the job is stopped")
 	case d.OnEachAgent():
 		return "its agent left the job's agents"
 	}
@@ -254,17 +255,17 @@ func (j *Job) whyStopped(d *Definition) string {
 
 // due reports whether an instance that has ended is to be started again now. One of a sysbatch job is only for a new
 // version.
-func (j *Job) due(d *Definition, i *Instance, now time.Time) bool {
-	if d.Type == Sysbatch && i.Stopping == "" {
+func (j *Job) due(d *api.JobDefinition, i *api.Instance, now time.Time) bool {
+	if d.Type == api.JobSysbatch && i.Stopping == "" {
 		return i.Version < j.Template
 	}
 	return !now.Before(i.NextAt)
 }
 
 // next is the instance that takes the place of another.
-func (j *Job) next(i Instance, version int, now time.Time) Instance {
+func (j *Job) next(i api.Instance, version int, now time.Time) api.Instance {
 	j.Serial++
-	next := Instance{Name: i.Name, Version: version, Since: now, Ends: i.Ends,
+	next := api.Instance{Name: i.Name, Version: version, Since: now, Ends: i.Ends,
 		TaskID: j.Name + InstanceMark + i.Name + "." + strconv.FormatInt(j.Serial, 36)}
 	if i.Version == version {
 		next.Due = i.Due
@@ -286,26 +287,26 @@ func (j *Job) Done(change Change, gone []string, now time.Time) {
 		}
 	}
 	for _, task := range gone {
-		j.EndInstance(task, fleet.TaskCancelled, "", now)
+		j.EndInstance(task, api.TaskCancelled, "", now)
 	}
 }
 
 // EndInstance records the end of an instance's task. One that ends soon, and was not stopped, is started again later
 // and later.
-func (j *Job) EndInstance(task string, status fleet.TaskStatus, why string, now time.Time) {
+func (j *Job) EndInstance(task string, status api.TaskStatus, why string, now time.Time) {
 	i := j.instance(task)
 	if i == nil || !i.Open() {
 		return
 	}
-	i.Ended, i.Why, i.NextAt = cmp.Or(status, fleet.TaskFailed), fleet.Shorten(why, maxInstanceWhy), now
-	asked := i.Stopping != "" || status == fleet.TaskCancelled // nobody's failure
+	i.Ended, i.Why, i.NextAt = cmp.Or(status, api.TaskFailed), api.Shorten(why, maxInstanceWhy), now
+	asked := i.Stopping != "" || status == api.TaskCancelled // nobody's failure
 	if asked || now.Sub(i.Since) > instanceBackoffLimit {
 		i.Ends = 0
 	}
 	if !asked {
 		i.Ends++
-		i.NextAt = now.Add(fleet.Backoff(fleet.RetryPolicy{InitialInterval: fleet.Duration(instanceBackoff),
-			MaxInterval: fleet.Duration(instanceBackoffLimit)}, task, i.Ends))
+		i.NextAt = now.Add(fleet.Backoff(api.RetryPolicy{InitialInterval: api.Duration(instanceBackoff),
+			MaxInterval: api.Duration(instanceBackoffLimit)}, task, i.Ends))
 	}
 }
 
@@ -316,8 +317,8 @@ func (j *Job) Hold(task string, until time.Time) {
 	}
 }
 
-func (j *Job) instance(task string) *Instance {
-	n := slices.IndexFunc(j.Instances, func(i Instance) bool { return i.TaskID == task })
+func (j *Job) instance(task string) *api.Instance {
+	n := slices.IndexFunc(j.Instances, func(i api.Instance) bool { return i.TaskID == task })
 	if n < 0 {
 		return nil
 	}
@@ -325,7 +326,7 @@ func (j *Job) instance(task string) *Instance {
 }
 
 // FindInstance is the newest instance with a name; nil: there is none.
-func (j *Job) FindInstance(name string) *Instance {
+func (j *Job) FindInstance(name string) *api.Instance {
 	for n := len(j.Instances) - 1; n >= 0; n-- {
 		if j.Instances[n].Name == name {
 			return &j.Instances[n]
@@ -346,13 +347,13 @@ func (j *Job) OpenTasks() (tasks []string) {
 
 // AnyOpen reports whether the task of an instance has not ended.
 func (j *Job) AnyOpen() bool {
-	return slices.ContainsFunc(j.Instances, func(i Instance) bool { return i.Open() })
+	return slices.ContainsFunc(j.Instances, func(i api.Instance) bool { return i.Open() })
 }
 
 // NextStart is when the next instance that has ended is started again, or a deployment gets on; zero: at no time.
 func (j *Job) NextStart() (at time.Time) {
 	d := j.Definition()
-	if j.waits() || j.Stopped != nil || d == nil || d.Type == Sysbatch {
+	if j.waits() || j.Stopped != nil || d == nil || d.Type == api.JobSysbatch {
 		return at
 	}
 	for n := range j.Instances {
@@ -365,27 +366,28 @@ func (j *Job) NextStart() (at time.Time) {
 
 // complete reports whether the work of a sysbatch job is over: each of its instances has ended.
 func (j *Job) complete() bool {
-	return j.Definition().Type == Sysbatch && len(j.Instances) > 0 &&
-		!slices.ContainsFunc(j.Instances, func(i Instance) bool { return i.Open() || i.Version < j.Template })
+	return j.Definition().Type == api.JobSysbatch && len(j.Instances) > 0 &&
+		!slices.ContainsFunc(j.Instances, func(i api.Instance) bool { return i.Open() || i.Version < j.Template })
 }
 
 // settleInstances brings the job up to date with a new version of its definition.
-func (j *Job) settleInstances(before, d *Definition, by string, revert, again bool, now time.Time) {
+func (j *Job) settleInstances(before, d *api.JobDefinition, by string, revert, again bool, now time.Time) {
 	if !d.HasInstances() {
 		return
 	}
 	j.Serial = max(j.Serial, now.Unix())
 	count, was := d.Instances.Total(), -1
-	if before.HasInstances() && before.Type == Service {
+	if before.HasInstances() && before.Type == api.JobService {
 		was = before.Instances.Total()
 	}
-	if count != was && d.Type == Service {
+	if count != was && d.Type == api.JobService {
 		j.Count = count
 	}
 	if !again && before.HasInstances() && uncounted(before).Equal(uncounted(d)) {
 		switch {
 		case before.Update == nil && d.Update != nil:
-			j.Stable = Span{First: j.Template, Last: j.Version} // nothing has watched it: it counts as healthy
+			// Nothing has watched it: it counts as healthy.
+			j.Stable = api.VersionSpan{First: j.Template, Last: j.Version}
 		case j.Stable.Last == j.Version-1:
 			j.Stable.Last = j.Version
 		}
@@ -397,14 +399,14 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert, again bo
 }
 
 // uncounted is the definition without what no instance notices: how many there are, and how they are replaced.
-func uncounted(d *Definition) *Definition {
+func uncounted(d *api.JobDefinition) *api.JobDefinition {
 	c, instances := *d, *d.Instances
 	instances.Count, c.Instances, c.Update = nil, &instances, nil
 	return &c
 }
 
 // sameWork reports whether two definitions differ in nothing but what no instance notices.
-func sameWork(d *Definition, other *Definition) bool {
+func sameWork(d *api.JobDefinition, other *api.JobDefinition) bool {
 	if d.HasInstances() && other.HasInstances() {
 		return uncounted(d).Equal(uncounted(other))
 	}
@@ -422,20 +424,20 @@ func CutInstanceID(id string) (job, instance string, ok bool) {
 }
 
 // StatusOf is the status of an instance, by that of its task as far as that is known.
-func StatusOf(i *Instance, task fleet.TaskStatus) StepStatus {
+func StatusOf(i *api.Instance, task api.TaskStatus) api.StepStatus {
 	switch {
-	case i.Ended == fleet.TaskCompleted:
-		return StepCompleted
+	case i.Ended == api.TaskCompleted:
+		return api.StepCompleted
 	case !i.Open():
-		return StepFailed
+		return api.StepFailed
 	}
 	switch task {
-	case fleet.TaskRunning:
-		return StepRunning
-	case fleet.TaskRetryWait:
-		return StepRetryWait
-	case fleet.TaskReview, fleet.TaskDeadLetter:
-		return StepBlocked
+	case api.TaskRunning:
+		return api.StepRunning
+	case api.TaskRetryWait:
+		return api.StepRetryWait
+	case api.TaskReview, api.TaskDeadLetter:
+		return api.StepBlocked
 	}
-	return StepQueued
+	return api.StepQueued
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func withInstances(kind Type, count int) Definition {
-	return Definition{Job: "j", Type: kind, Cluster: "c",
-		Instances: &Instances{Count: counted(count), Task: &fleet.TaskSpec{Type: "serve"}}}
+func withInstances(kind api.JobType, count int) api.JobDefinition {
+	return api.JobDefinition{Job: "j", Type: kind, Cluster: "c",
+		Instances: &api.Instances{Count: counted(count), Task: &api.TaskSpec{Type: "serve"}}}
 }
 
 // counted is a count that a definition gives; 0: it gives none.
@@ -30,13 +31,13 @@ type keeper struct {
 	now time.Time
 }
 
-func newKeeper(kind Type, count int) *keeper {
+func newKeeper(kind api.JobType, count int) *keeper {
 	k := &keeper{Job: &Job{Name: "j"}, now: noon}
 	k.apply(withInstances(kind, count))
 	return k
 }
 
-func (k *keeper) apply(d Definition) { k.Apply(d, "ann", k.now) }
+func (k *keeper) apply(d api.JobDefinition) { k.Apply(d, "ann", k.now) }
 
 // plan says what was planned, as "+0 -1".
 func (k *keeper) plan(agents *Agents) string {
@@ -52,7 +53,7 @@ func (k *keeper) plan(agents *Agents) string {
 	return strings.Join(words, " ")
 }
 
-func (k *keeper) end(name string, status fleet.TaskStatus) {
+func (k *keeper) end(name string, status api.TaskStatus) {
 	k.EndInstance(k.FindInstance(name).TaskID, status, "", k.now)
 }
 
@@ -63,19 +64,19 @@ func (k *keeper) after(d time.Duration) *keeper {
 
 func TestAServiceKeepsItsCount(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Service, 3)
+	k := newKeeper(api.JobService, 3)
 	require.Equal(t, "+0 +1 +2", k.plan(nil))
 	require.Empty(t, k.plan(nil), "a plan that was carried out is not repeated")
 	first := k.FindInstance("1").TaskID
-	k.end("1", fleet.TaskCompleted)
+	k.end("1", api.TaskCompleted)
 	require.Empty(t, k.plan(nil), "an instance that ended soon is started after a backoff")
 	require.Equal(t, "+1", k.after(3*time.Second).plan(nil))
 	require.NotEqual(t, first, k.FindInstance("1").TaskID)
 	k.Count = 1
 	require.Equal(t, "-1 -2", k.plan(nil))
 	require.Empty(t, k.plan(nil), "it was asked to stop, and is not asked again")
-	k.end("1", fleet.TaskCancelled)
-	k.end("2", fleet.TaskCancelled)
+	k.end("1", api.TaskCancelled)
+	k.end("2", api.TaskCancelled)
 	k.Count = 2
 	require.Equal(t, "+1", k.plan(nil))
 }
@@ -87,11 +88,11 @@ func TestTheNextInstanceWaitsForTheOneBefore(t *testing.T) {
 	for name, meanwhile := range map[string]*Agents{"its agent stays": {Eligible: []string{"a"}}, "its agent leaves": {}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k, there := newKeeper(System, 0), &Agents{Eligible: []string{"a"}}
+			k, there := newKeeper(api.JobSystem, 0), &Agents{Eligible: []string{"a"}}
 			require.Equal(t, "+a", k.plan(there))
 			require.Equal(t, "-a", k.plan(&Agents{}))
 			task := k.FindInstance("a").TaskID
-			k.end("a", fleet.TaskCancelled)
+			k.end("a", api.TaskCancelled)
 			k.Hold(task, k.now.Add(time.Minute))
 			require.Empty(t, k.plan(meanwhile))
 			require.Empty(t, k.after(59*time.Second).plan(there))
@@ -103,24 +104,24 @@ func TestTheNextInstanceWaitsForTheOneBefore(t *testing.T) {
 
 func TestAnInstanceThatEndsAgainAndAgainStartsEverMoreRarely(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Service, 1)
+	k := newKeeper(api.JobService, 1)
 	var last time.Duration
 	for range 5 {
 		require.Equal(t, "+0", k.plan(nil))
-		k.end("0", fleet.TaskFailed)
+		k.end("0", api.TaskFailed)
 		wait := k.NextStart().Sub(k.now)
 		require.Greater(t, wait, last)
 		last = wait
 		k.after(wait)
 	}
 	require.Equal(t, "+0", k.plan(nil))
-	k.after(time.Hour).end("0", fleet.TaskFailed)
+	k.after(time.Hour).end("0", api.TaskFailed)
 	require.Less(t, k.NextStart().Sub(k.now), 3*time.Second, "it ran for long")
 }
 
 func TestASystemJobHasOneOnEachAgent(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(System, 0)
+	k := newKeeper(api.JobSystem, 0)
 	require.Empty(t, k.plan(nil), "the agents are not known yet")
 	require.Equal(t, "+a +b", k.plan(&Agents{Eligible: []string{"a", "b"}}))
 	require.Equal(t, "+c", k.plan(&Agents{Eligible: []string{"a", "b", "c"}}))
@@ -128,20 +129,20 @@ func TestASystemJobHasOneOnEachAgent(t *testing.T) {
 	require.Equal(t, "c", TaskOf(k.Definition(), k.FindInstance("c")).Agent)
 	require.Empty(t, k.plan(&Agents{Eligible: []string{"a", "c"}, Away: []string{"b"}}), "one that is away keeps its own")
 	require.Equal(t, "-b", k.plan(&Agents{Eligible: []string{"a", "c"}}))
-	k.end("a", fleet.TaskCompleted)
+	k.end("a", api.TaskCompleted)
 	require.Equal(t, "+a", k.after(3*time.Second).plan(&Agents{Eligible: []string{"a", "c"}}))
 }
 
 func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Sysbatch, 0)
+	k := newKeeper(api.JobSysbatch, 0)
 	require.Equal(t, "+a +b", k.plan(&Agents{Eligible: []string{"a", "b"}}))
-	k.end("a", fleet.TaskCompleted)
+	k.end("a", api.TaskCompleted)
 	require.Equal(t, "+c", k.after(time.Hour).plan(&Agents{Eligible: []string{"a", "b", "c"}}), "a late one is included")
-	k.end("b", fleet.TaskFailed)
-	k.end("c", fleet.TaskCompleted)
+	k.end("b", api.TaskFailed)
+	k.end("c", api.TaskCompleted)
 	require.Empty(t, k.after(time.Hour).plan(&Agents{Eligible: []string{"a", "b", "c", "d"}}), "it is over")
-	d := withInstances(Sysbatch, 0)
+	d := withInstances(api.JobSysbatch, 0)
 	d.Instances.Task.Payload = []byte(`1`)
 	k.apply(d)
 	require.Equal(t, "+a +b +c +d", k.plan(&Agents{Eligible: []string{"a", "b", "c", "d"}}))
@@ -149,38 +150,38 @@ func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 
 func TestANewVersionTakesThePlaceOfInstances(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Service, 2)
+	k := newKeeper(api.JobService, 2)
 	require.Equal(t, "+0 +1", k.plan(nil))
-	k.apply(withInstances(Service, 3))
+	k.apply(withInstances(api.JobService, 3))
 	require.Equal(t, "+2", k.plan(nil), "another count replaces nothing")
-	d := withInstances(Service, 3)
+	d := withInstances(api.JobService, 3)
 	d.Instances.Task.Payload = []byte(`1`)
 	k.apply(d)
 	require.Equal(t, "-0 -1 -2", k.plan(nil))
-	k.end("1", fleet.TaskCancelled)
+	k.end("1", api.TaskCancelled)
 	require.Equal(t, "+1", k.plan(nil))
 	require.Equal(t, 3, k.FindInstance("1").Version)
 }
 
 func TestASystemJobThatBecomesAService(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(System, 0)
+	k := newKeeper(api.JobSystem, 0)
 	require.Equal(t, "+a", k.plan(&Agents{Eligible: []string{"a"}}))
-	k.apply(withInstances(Service, 1))
+	k.apply(withInstances(api.JobService, 1))
 	require.Equal(t, "+0 -a", k.plan(nil), "also with the count that is the default")
 }
 
 func TestAJobThatIsStoppedOrPaused(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Service, 1)
-	k.Paused = &Decision{}
+	k := newKeeper(api.JobService, 1)
+	k.Paused = &api.Decision{}
 	require.Empty(t, k.plan(nil))
 	k.Paused = nil
 	require.Equal(t, "+0", k.plan(nil))
-	k.Stopped = &Decision{Reason: "night"}
+	k.Stopped = &api.Decision{Reason: "night"}
 	require.Equal(t, "-0", k.plan(nil))
 	require.True(t, k.AnyOpen())
-	k.end("0", fleet.TaskCancelled)
+	k.end("0", api.TaskCancelled)
 	require.Empty(t, k.plan(nil))
 	require.False(t, k.AnyOpen())
 	k.Stopped = nil
@@ -189,7 +190,7 @@ func TestAJobThatIsStoppedOrPaused(t *testing.T) {
 
 func TestAnInstanceThatWasNeverStartedIsGone(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Service, 1)
+	k := newKeeper(api.JobService, 1)
 	start := k.Plan(nil, k.now)
 	require.Equal(t, start, k.Plan(nil, k.now), "what was not carried out is planned again, under the same id")
 	k.Count = 0
@@ -201,7 +202,7 @@ func TestAnInstanceThatWasNeverStartedIsGone(t *testing.T) {
 func TestAgentsForInstances(t *testing.T) {
 	t.Parallel()
 	member := func(id string, change func(*fleet.Member)) fleet.Member {
-		m := fleet.Member{AgentID: id, Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{
+		m := fleet.Member{AgentID: id, Status: api.AgentOnline, AgentProfile: api.AgentProfile{
 			TaskTypes: []string{"serve"}, Capabilities: []string{"linux"}, Zone: "north"}}
 		if change != nil {
 			change(&m)
@@ -212,20 +213,20 @@ func TestAgentsForInstances(t *testing.T) {
 		member("able", nil),
 		member("cordoned", nil),
 		member("elsewhere", func(m *fleet.Member) { m.Zone = "south" }),
-		member("offline", func(m *fleet.Member) { m.Status = fleet.AgentOffline }),
+		member("offline", func(m *fleet.Member) { m.Status = api.AgentOffline }),
 		member("other-type", func(m *fleet.Member) { m.TaskTypes = []string{"echo"} }),
-		member("suspect", func(m *fleet.Member) { m.Status = fleet.AgentSuspect }),
+		member("suspect", func(m *fleet.Member) { m.Status = api.AgentSuspect }),
 		member("unable", func(m *fleet.Member) { m.Capabilities = nil }),
 	}, Cordons: fleet.Cordons{{AgentID: "cordoned"}}}
-	d := withInstances(System, 0)
-	d.Instances.Place = &Place{Capabilities: []string{"linux"}, Zone: "north"}
+	d := withInstances(api.JobSystem, 0)
+	d.Instances.Place = &api.InstancePlace{Capabilities: []string{"linux"}, Zone: "north"}
 	require.Equal(t, Agents{Eligible: []string{"able", "suspect"}, Away: []string{"cordoned", "offline"}}, AgentsFor(c, &d))
 	d.Instances.Place.Resources.CPU = "2"
 	require.Equal(t, Agents{}, AgentsFor(c, &d), "none of them offers anything")
-	c.Members[0].Resources = &fleet.Inventory{Amounts: fleet.Amounts{CPU: "4"}}
+	c.Members[0].Resources = &api.Inventory{Amounts: api.Amounts{CPU: "4"}}
 	require.Equal(t, Agents{Eligible: []string{c.Members[0].AgentID}}, AgentsFor(c, &d))
-	require.Equal(t, "2", TaskOf(&d, &Instance{}).Place.Resources.CPU)
-	d.Instances.Place.Demand = fleet.Demand{}
+	require.Equal(t, "2", TaskOf(&d, &api.Instance{}).Place.Resources.CPU)
+	d.Instances.Place.Demand = api.Demand{}
 	d.Instances.Place.Agent = "able"
 	require.Equal(t, Agents{Eligible: []string{"able"}}, AgentsFor(c, &d))
 	d.Tenant, c.Config.Tenants = "acme", []string{"beta"}
@@ -250,10 +251,10 @@ func TestIdsOfInstances(t *testing.T) {
 // A job keeps why each of its instances has ended: all of it must fit into a message.
 func TestAJobFitsIntoAMessageWhenAllInstancesFail(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(Service, MaxCount)
+	k := newKeeper(api.JobService, MaxCount)
 	k.plan(nil)
 	for _, task := range k.OpenTasks() {
-		k.EndInstance(task, fleet.TaskFailed, strings.Repeat("error ", 1500), k.now)
+		k.EndInstance(task, api.TaskFailed, strings.Repeat("error ", 1500), k.now)
 	}
 	text, err := json.Marshal(k.Job)
 	require.NoError(t, err)
@@ -262,10 +263,10 @@ func TestAJobFitsIntoAMessageWhenAllInstancesFail(t *testing.T) {
 
 	k.now = k.now.Add(time.Hour)
 	k.plan(nil)
-	k.Stopped = &Decision{Reason: strings.Repeat("<", 512)} // six bytes each as JSON
+	k.Stopped = &api.Decision{Reason: strings.Repeat("<", 512)} // six bytes each as JSON
 	k.plan(nil)
 	for _, task := range k.OpenTasks() {
-		k.EndInstance(task, fleet.TaskFailed, strings.Repeat("<", 8<<10), k.now)
+		k.EndInstance(task, api.TaskFailed, strings.Repeat("<", 8<<10), k.now)
 	}
 	text, err = json.Marshal(k.Job)
 	require.NoError(t, err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -16,10 +18,10 @@ const (
 )
 
 // Job is a definition with its versions, which decides about its runs and instances.
-type Job State
+type Job api.JobState
 
 // Definition is the definition in force; nil before the first.
-func (j *Job) Definition() *Definition {
+func (j *Job) Definition() *api.JobDefinition {
 	if len(j.Versions) == 0 {
 		return nil
 	}
@@ -27,34 +29,34 @@ func (j *Job) Definition() *Definition {
 }
 
 // Apply puts a definition in force. One that equals the definition in force changes nothing.
-func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
+func (j *Job) Apply(d api.JobDefinition, by string, now time.Time) (changed bool) {
 	return j.put(d, by, false, false, now)
 }
 
 // DeploysAgain reports whether a definition differs only in update from one whose deployment has failed.
-func (j *Job) DeploysAgain(d *Definition) bool {
+func (j *Job) DeploysAgain(d *api.JobDefinition) bool {
 	present := j.Definition()
 	return j.held() && present.Update != nil && d.Update != nil && *d.Update != *present.Update &&
 		uncounted(present).Equal(uncounted(d))
 }
 
 // DeployAgain is Apply for a definition that DeploysAgain.
-func (j *Job) DeployAgain(d Definition, by string, now time.Time) (changed bool) {
+func (j *Job) DeployAgain(d api.JobDefinition, by string, now time.Time) (changed bool) {
 	return j.put(d, by, false, true, now)
 }
 
 // Revert puts the definition of an earlier version in force again, at once and without canaries.
-func (j *Job) Revert(d Definition, by string, now time.Time) (changed bool) {
+func (j *Job) Revert(d api.JobDefinition, by string, now time.Time) (changed bool) {
 	return j.put(d, by, true, false, now)
 }
 
-func (j *Job) put(d Definition, by string, revert, again bool, now time.Time) (changed bool) {
+func (j *Job) put(d api.JobDefinition, by string, revert, again bool, now time.Time) (changed bool) {
 	present := j.Definition()
 	if present != nil && present.Equal(&d) {
 		return false
 	}
 	j.Version++
-	next := Version{Version: j.Version, Definition: &d, At: now, By: by}
+	next := api.JobVersion{Version: j.Version, Definition: &d, At: now, By: by}
 	if revert {
 		next.Reverts = j.origin(&d)
 	}
@@ -71,7 +73,7 @@ func (j *Job) put(d Definition, by string, revert, again bool, now time.Time) (c
 }
 
 // origin is the version that a definition was applied as last; 0: it is not kept.
-func (j *Job) origin(d *Definition) int {
+func (j *Job) origin(d *api.JobDefinition) int {
 	for _, v := range slices.Backward(j.Versions) {
 		if v.Definition.Equal(d) {
 			return cmp.Or(v.Reverts, v.Version)
@@ -83,7 +85,7 @@ func (j *Job) origin(d *Definition) int {
 // RevertsTo is the version that a revert puts in force which names none: the last one before the present definition was
 // applied that differs in more than a count and was not unhealthy. A revert thus goes on where the one before ended,
 // and never back to what that one left. Else it says why a version must be named.
-func (j *Job) RevertsTo() (v *Version, why string) {
+func (j *Job) RevertsTo() (v *api.JobVersion, why string) {
 	if r := j.rolling(); r != nil && r.Revert {
 		return nil, fmt.Sprintf("a revert is under way, as version %d: name the version that you want instead", r.Version)
 	}
@@ -103,10 +105,10 @@ func (j *Job) RevertsTo() (v *Version, why string) {
 }
 
 // wasWell reports whether nothing is known against a version: its deployment, if it had one, was successful.
-func (j *Job) wasWell(v *Version) bool {
+func (j *Job) wasWell(v *api.JobVersion) bool {
 	for _, r := range slices.Backward(j.Deployments) {
 		if r.Version <= v.Version {
-			return r.Status == DeploymentSuccessful || v.Definition.Update == nil
+			return r.Status == api.DeploymentSuccessful || v.Definition.Update == nil
 		}
 	}
 	return true
@@ -122,8 +124,8 @@ func (j *Job) versionsSize() int {
 }
 
 // Find is a version that is kept; nil for none.
-func (j *Job) Find(version int) *Version {
-	if i := slices.IndexFunc(j.Versions, func(v Version) bool { return v.Version == version }); i >= 0 {
+func (j *Job) Find(version int) *api.JobVersion {
+	if i := slices.IndexFunc(j.Versions, func(v api.JobVersion) bool { return v.Version == version }); i >= 0 {
 		return &j.Versions[i]
 	}
 	return nil

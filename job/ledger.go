@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // SetPolicy notes what is in force for the attempts of a step's task.
-func SetPolicy(e *Entry, task *fleet.TaskSpec, s *PlannedStep) {
-	e.Policy = &StepPolicy{Timeout: fleet.Duration(task.AttemptTimeout()), BeaconTimeout: task.BeaconTimeout,
+func SetPolicy(e *api.StepEntry, task *api.TaskSpec, s *PlannedStep) {
+	e.Policy = &api.StepPolicy{Timeout: api.Duration(task.AttemptTimeout()), BeaconTimeout: task.BeaconTimeout,
 		Retry: task.EffectiveRetry(), Recovery: task.EffectiveRecovery(), OnFailure: s.OnFailure}
 }
 
@@ -21,7 +22,7 @@ func (l *Ledger) Show(now time.Time) {
 	for i := range l.Steps {
 		e := &l.Steps[i]
 		if e.Policy != nil && e.Counts == nil {
-			showWork(&e.Work, e.Policy, now)
+			showWork(&e.StepWork, e.Policy, now)
 		}
 		for n := range e.Elements {
 			if e.Policy != nil {
@@ -31,7 +32,7 @@ func (l *Ledger) Show(now time.Time) {
 	}
 }
 
-func showWork(w *Work, p *StepPolicy, now time.Time) {
+func showWork(w *api.StepWork, p *api.StepPolicy, now time.Time) {
 	for i := range w.Attempts {
 		if a := &w.Attempts[i]; a.StartedAt != nil && a.DeadlineAt == nil {
 			a.DeadlineAt = new(a.StartedAt.Add(p.Timeout.Std()))
@@ -40,26 +41,26 @@ func showWork(w *Work, p *StepPolicy, now time.Time) {
 	if p.Recovery != nil {
 		w.PolicyState = fleet.ShowPolicy(w.PolicyState, p.Recovery, now)
 		w.RecoveryStatus = fleet.RecoveryStatus(w.Status.Task(), w.PolicyState)
-		w.RecoveryRequiresReview = w.Status == StepBlocked
+		w.RecoveryRequiresReview = w.Status == api.StepBlocked
 	}
 }
 
 // Ledger is what a run has done and what comes next.
-type Ledger RunLedger
+type Ledger api.Ledger
 
 // Forget leaves out how tasks came to their ends: the newest attempt of each is left, and says nothing.
 func (l *Ledger) Forget() {
-	brief := func(w *Work) {
-		w.Why, w.PolicyState = fleet.Shorten(w.Why, 100), nil
+	brief := func(w *api.StepWork) {
+		w.Why, w.PolicyState = api.Shorten(w.Why, 100), nil
 		if n := len(w.Attempts); n > 0 {
 			a := w.Attempts[n-1]
-			w.Attempts = []fleet.Attempt{{Number: a.Number, AgentID: a.AgentID, StartedAt: a.StartedAt,
+			w.Attempts = []api.Attempt{{Number: a.Number, AgentID: a.AgentID, StartedAt: a.StartedAt,
 				EndedAt: a.EndedAt, Outcome: a.Outcome}}
 		}
 	}
 	for i := range l.Steps {
 		e := &l.Steps[i]
-		brief(&e.Work)
+		brief(&e.StepWork)
 		for n := range e.Elements {
 			brief(&e.Elements[n])
 		}
@@ -67,15 +68,15 @@ func (l *Ledger) Forget() {
 }
 
 // NewLedger is the ledger of a run that begins now. runID names the run.
-func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now time.Time) *Ledger {
-	l := &Ledger{Job: p.Job, JobVersion: p.JobVersion, Status: RunRunning, Inputs: inputs, Origin: origin,
-		StartedAt: now, Steps: make([]Entry, len(p.Steps))}
+func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin api.RunOrigin, now time.Time) *Ledger {
+	l := &Ledger{Job: p.Job, JobVersion: p.JobVersion, Status: api.RunRunning, Inputs: inputs, Origin: origin,
+		StartedAt: now, Steps: make([]api.StepEntry, len(p.Steps))}
 	if p.Deadline > 0 {
 		l.DeadlineAt = new(now.Add(p.Deadline.Std()))
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		l.Steps[i] = Entry{Step: s.ID, Work: Work{Status: StepPending}, Safety: s.Safety}
+		l.Steps[i] = api.StepEntry{Step: s.ID, StepWork: api.StepWork{Status: api.StepPending}, Safety: s.Safety}
 		if s.Task != nil {
 			l.Steps[i].TaskID = TaskID(runID, s.ID)
 			l.Steps[i].IdempotencyKey = IdempotencyKey(runID, s.ID)
@@ -109,7 +110,7 @@ func (l *Ledger) OverBudget(p *Plan) bool { return l.budgets(p) > l.Budgets }
 func (l *Ledger) RenewBudget(p *Plan) { l.Budgets = max(l.Budgets, l.budgets(p)) }
 
 // Entry returns the entry of a step, nil for none.
-func (l *Ledger) Entry(step string) *Entry { return (*RunLedger)(l).Entry(step) }
+func (l *Ledger) Entry(step string) *api.StepEntry { return (*api.Ledger)(l).Entry(step) }
 
 // Advance moves every step that can move by itself at this moment: pending ones become ready, or fail with what they
 // need. It returns the ids of the steps that may begin now, in the order of the plan. Applied twice it changes nothing
@@ -121,22 +122,22 @@ func (l *Ledger) Advance(p *Plan, now time.Time) (begin []string) {
 	failing := l.failing(p)
 	for i := range p.Steps {
 		e := &l.Steps[i]
-		if e.Begun || e.Status != StepPending && e.Status != StepReady {
+		if e.Begun || e.Status != api.StepPending && e.Status != api.StepReady {
 			continue
 		}
 		need := p.Steps[i].Join.Need(len(p.Steps[i].After))
 		switch through, open := l.dependencies(p.Steps[i].After); {
 		case through >= need:
-			e.Status = StepReady
+			e.Status = api.StepReady
 		case through+open >= need:
-			e.Status = StepPending
+			e.Status = api.StepPending
 		default:
-			EndWork(&e.Work, StepFailed, "it comes after "+l.failed(p.Steps[i].After)+", which failed", now)
+			EndWork(&e.StepWork, api.StepFailed, "it comes after "+l.failed(p.Steps[i].After)+", which failed", now)
 			failing = failing || !p.Steps[i].Optional
 		}
 	}
 	for i := range l.Steps {
-		if e := &l.Steps[i]; e.Status == StepReady && !e.Begun && !failing && l.Paused == nil {
+		if e := &l.Steps[i]; e.Status == api.StepReady && !e.Begun && !failing && l.Paused == nil {
 			begin = append(begin, e.Step)
 		}
 	}
@@ -152,9 +153,9 @@ func (l *Ledger) Explain(p *Plan) {
 	for i := range p.Steps {
 		switch e := &l.Steps[i]; {
 		case e.Begun || e.Why != "" || l.Status.Final():
-		case e.Status == StepPending:
+		case e.Status == api.StepPending:
 			e.Why = l.behind(p.Steps[i].After)
-		case e.Status != StepReady:
+		case e.Status != api.StepReady:
 		case l.Paused != nil:
 			e.Why = "the run is paused"
 		case failing:
@@ -171,13 +172,13 @@ func (l *Ledger) behind(after []string) string {
 	var open []string
 	for _, id := range after {
 		switch e := l.Entry(id); {
-		case e.Status == StepBlocked:
-			return fleet.Shorten("it comes after "+id+", which is blocked: "+e.Why, whyBytes)
+		case e.Status == api.StepBlocked:
+			return api.Shorten("it comes after "+id+", which is blocked: "+e.Why, whyBytes)
 		case !e.Status.Final():
 			open = append(open, id)
 		}
 	}
-	return fleet.Shorten("it comes after "+strings.Join(open, ", "), whyBytes)
+	return api.Shorten("it comes after "+strings.Join(open, ", "), whyBytes)
 }
 
 // dependencies counts the steps of a list that are through, and those that have not ended.
@@ -196,7 +197,7 @@ func (l *Ledger) dependencies(after []string) (through, open int) {
 func (l *Ledger) failed(after []string) string {
 	var names []string
 	for _, id := range after {
-		if l.Entry(id).Status == StepFailed {
+		if l.Entry(id).Status == api.StepFailed {
 			names = append(names, id)
 		}
 	}
@@ -206,7 +207,7 @@ func (l *Ledger) failed(after []string) string {
 // failing reports whether the run will fail: a step that it needs has failed.
 func (l *Ledger) failing(p *Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s PlannedStep) bool {
-		return !s.Optional && l.Entry(s.ID).Status == StepFailed
+		return !s.Optional && l.Entry(s.ID).Status == api.StepFailed
 	})
 }
 
@@ -215,21 +216,21 @@ func (l *Ledger) Late(now time.Time) bool { return l.DeadlineAt != nil && !now.B
 
 // End says how the run ends now, if it does: when it is cancelled, when its deadline has passed, and when the steps
 // that it needs have ended. Tasks that are open then are to be cancelled.
-func (l *Ledger) End(p *Plan, now time.Time) (status RunStatus, why string, ended bool) {
+func (l *Ledger) End(p *Plan, now time.Time) (status api.RunStatus, why string, ended bool) {
 	switch {
 	case l.Cancel != nil:
-		return RunCancelled, l.Cancel.Reason, true
+		return api.RunCancelled, l.Cancel.Reason, true
 	case l.Late(now):
-		return RunFailed, "the run's deadline of " + p.Deadline.Std().String() + " passed", true
+		return api.RunFailed, "the run's deadline of " + p.Deadline.Std().String() + " passed", true
 	}
 	var failed, partial []string
 	for i := range p.Steps {
 		s, e := &p.Steps[i], &l.Steps[i]
 		switch {
 		case s.Optional:
-		case e.Status == StepFailed:
+		case e.Status == api.StepFailed:
 			failed = append(failed, s.ID)
-		case e.Status == StepPartial:
+		case e.Status == api.StepPartial:
 			partial = append(partial, s.ID)
 		case e.Status.Final():
 		case l.failing(p) && !underWay(e):
@@ -241,13 +242,13 @@ func (l *Ledger) End(p *Plan, now time.Time) (status RunStatus, why string, ende
 	switch {
 	case len(failed) > 0:
 		first := l.Entry(failed[0])
-		return RunFailed, fmt.Sprintf("step %s failed: %s", first.Step, first.Why), true
+		return api.RunFailed, fmt.Sprintf("step %s failed: %s", first.Step, first.Why), true
 	case l.Output == nil && l.optionalOpen(p):
 		return "", "", false // without complete_run, the run ends when every step has
 	case len(partial) > 0:
-		return RunPartial, "partial: " + strings.Join(partial, ", "), true
+		return api.RunPartial, "partial: " + strings.Join(partial, ", "), true
 	}
-	return RunCompleted, "", true
+	return api.RunCompleted, "", true
 }
 
 func (l *Ledger) optionalOpen(p *Plan) bool {
@@ -257,75 +258,79 @@ func (l *Ledger) optionalOpen(p *Plan) bool {
 }
 
 // Close ends the run. Steps that have not ended are skipped.
-func (l *Ledger) Close(status RunStatus, why string, now time.Time) {
+func (l *Ledger) Close(status api.RunStatus, why string, now time.Time) {
 	for i := range l.Steps {
 		if e := &l.Steps[i]; !e.Status.Final() {
-			EndWork(&e.Work, StepSkipped, runEnded+string(status), now)
+			EndWork(&e.StepWork, api.StepSkipped, runEnded+string(status), now)
 		}
 	}
 	l.Status, l.Why, l.EndedAt = status, why, &now
 }
 
 // underWay reports whether tasks of the step have begun and have not ended.
-func underWay(e *Entry) bool { return e.Begun && e.TaskID != "" && !e.Status.Final() && !IsHeld(e) }
+func underWay(e *api.StepEntry) bool {
+	return e.Begun && e.TaskID != "" && !e.Status.Final() && !IsHeld(e)
+}
 
 // EndWork ends a piece of work.
-func EndWork(w *Work, status StepStatus, why string, now time.Time) {
+func EndWork(w *api.StepWork, status api.StepStatus, why string, now time.Time) {
 	w.Status, w.Why, w.NextAt, w.EndedAt = status, why, nil, &now
 }
 
 // FailEntry ends a step whose work has failed, as its policy says.
-func FailEntry(e *Entry, policy OnFailure, why string, now time.Time) {
+func FailEntry(e *api.StepEntry, policy api.OnFailure, why string, now time.Time) {
 	switch policy {
-	case FailPartial:
-		EndWork(&e.Work, StepPartial, "it failed, which counts as partial: "+why, now)
-	case FailSkip:
-		EndWork(&e.Work, StepSkipped, "it failed, which counts as skipped: "+why, now)
-	case FailHold:
-		EndWork(&e.Work, StepBlocked, held+why, now)
+	case api.FailPartial:
+		EndWork(&e.StepWork, api.StepPartial, "it failed, which counts as partial: "+why, now)
+	case api.FailSkip:
+		EndWork(&e.StepWork, api.StepSkipped, "it failed, which counts as skipped: "+why, now)
+	case api.FailHold:
+		EndWork(&e.StepWork, api.StepBlocked, held+why, now)
 		e.EndedAt = nil
 	default:
-		EndWork(&e.Work, StepFailed, why, now)
+		EndWork(&e.StepWork, api.StepFailed, why, now)
 	}
 }
 
 const held = "it failed, and a person decides how to go on: "
 
 // IsHeld reports whether the step has failed and waits for a person.
-func IsHeld(e *Entry) bool { return e.Status == StepBlocked && strings.HasPrefix(e.Why, held) }
+func IsHeld(e *api.StepEntry) bool {
+	return e.Status == api.StepBlocked && strings.HasPrefix(e.Why, held)
+}
 
 // Standing is the run's status while it has not ended; open says whether tasks are under way.
-func (l *Ledger) Standing(open bool) (RunStatus, string) {
+func (l *Ledger) Standing(open bool) (api.RunStatus, string) {
 	switch {
 	case l.Paused != nil && open:
-		return RunPausing, "what runs is let finish or being stopped"
+		return api.RunPausing, "what runs is let finish or being stopped"
 	case l.Paused != nil:
-		return RunPaused, l.Paused.Reason
+		return api.RunPaused, l.Paused.Reason
 	case open:
-		return RunRunning, ""
+		return api.RunRunning, ""
 	}
 	for i := range l.Steps {
-		if e := &l.Steps[i]; e.Status == StepBlocked {
-			return RunBlocked, "step " + e.Step + ": " + e.Why
+		if e := &l.Steps[i]; e.Status == api.StepBlocked {
+			return api.RunBlocked, "step " + e.Step + ": " + e.Why
 		}
 	}
-	return RunRunning, ""
+	return api.RunRunning, ""
 }
 
 // EndElements counts the elements of a step, and ends the step when all of them have ended.
-func EndElements(e *Entry, s *PlannedStep, now time.Time) {
-	c := Counts{Total: len(e.Elements)}
+func EndElements(e *api.StepEntry, s *PlannedStep, now time.Time) {
+	c := api.StepCounts{Total: len(e.Elements)}
 	why := ""
 	for i := range e.Elements {
 		switch w := &e.Elements[i]; {
-		case w.Status == StepFailed:
+		case w.Status == api.StepFailed:
 			c.Failed++
 			if why == "" {
 				why = fmt.Sprintf("element %d: %s", i, w.Why)
 			}
 		case w.Status.Final():
 			c.Done++
-		case w.Status != StepReady:
+		case w.Status != api.StepReady:
 			c.Running++
 		}
 	}
@@ -333,14 +338,14 @@ func EndElements(e *Entry, s *PlannedStep, now time.Time) {
 }
 
 // EndCounted ends the step when all of its elements have ended. why is the reason of a failure among them.
-func EndCounted(e *Entry, s *PlannedStep, c Counts, why string, now time.Time) {
+func EndCounted(e *api.StepEntry, s *PlannedStep, c api.StepCounts, why string, now time.Time) {
 	e.Counts = &c
 	switch {
 	case c.Done+c.Failed < c.Total:
 	case c.Failed == 0:
-		EndWork(&e.Work, StepCompleted, "", now)
+		EndWork(&e.StepWork, api.StepCompleted, "", now)
 	case c.Failed <= s.Tolerate.Of(c.Total):
-		EndWork(&e.Work, StepPartial, fmt.Sprintf("%d of %d elements failed, no more than are tolerated; %s", c.Failed, c.Total,
+		EndWork(&e.StepWork, api.StepPartial, fmt.Sprintf("%d of %d elements failed, no more than are tolerated; %s", c.Failed, c.Total,
 			why), now)
 	default:
 		FailEntry(e, s.OnFailure, fmt.Sprintf("%d of %d elements failed; %s", c.Failed, c.Total, why), now)
@@ -348,10 +353,10 @@ func EndCounted(e *Entry, s *PlannedStep, c Counts, why string, now time.Time) {
 }
 
 // FailedElements are the indices of the elements that failed.
-func FailedElements(e *Entry) []int {
+func FailedElements(e *api.StepEntry) []int {
 	failed := []int{}
 	for i := range e.Elements {
-		if e.Elements[i].Status == StepFailed {
+		if e.Elements[i].Status == api.StepFailed {
 			failed = append(failed, i)
 		}
 	}

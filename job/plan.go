@@ -3,7 +3,7 @@ package job
 import (
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // PlanVersion is the newest version of plans that the Run workflow carries out.
@@ -19,12 +19,12 @@ type Plan struct {
 	JobVersion  int               `json:"job_version,omitempty"`
 	Cluster     string            `json:"cluster"`
 	Tenant      string            `json:"tenant,omitempty"`
-	Priority    fleet.Priority    `json:"priority,omitempty"`
+	Priority    api.Priority      `json:"priority,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	Deadline    fleet.Duration    `json:"deadline,omitempty"`
-	Concurrency *Concurrency      `json:"concurrency,omitempty"`
-	Budget      *Budget           `json:"budget,omitempty"`
-	Requires    *Requires         `json:"requires,omitempty"`
+	Deadline    api.Duration      `json:"deadline,omitempty"`
+	Concurrency *api.Concurrency  `json:"concurrency,omitempty"`
+	Budget      *api.Budget       `json:"budget,omitempty"`
+	Requires    *api.Requires     `json:"requires,omitempty"`
 	Steps       []PlannedStep     `json:"steps"` // by level, then by id
 }
 
@@ -32,7 +32,7 @@ type Plan struct {
 type PlannedStep struct {
 	ID    string `json:"id"`
 	Level int    `json:"level"` // the longest way from a step without dependencies, which is at 0
-	Step
+	api.Step
 	// Dynamic reports whether its task holds expressions.
 	Dynamic bool `json:"dynamic,omitempty"`
 	// Plain reports whether it begins without an evaluation: it has no condition and no elements, and its expressions
@@ -51,11 +51,11 @@ func (p *Plan) Step(id string) *PlannedStep {
 }
 
 // ToolTask is the task of a call of one of the step's tools, without its payload; nil: it has none of that name.
-func (p *Plan) ToolTask(s *PlannedStep, name string) *fleet.TaskSpec {
+func (p *Plan) ToolTask(s *PlannedStep, name string) *api.TaskSpec {
 	for i := range s.Tools {
 		if t := &s.Tools[i]; t.Name == name {
-			return &fleet.TaskSpec{Type: fleet.ToolTask, Cluster: p.Cluster, Tenant: p.Tenant, Priority: p.Priority,
-				Labels: p.Labels, RequiredCapabilities: []string{fleet.ToolCapability(t.Server)}, RetrySafety: t.Safety,
+			return &api.TaskSpec{Type: api.ToolTask, Cluster: p.Cluster, Tenant: p.Tenant, Priority: p.Priority,
+				Labels: p.Labels, RequiredCapabilities: []string{api.ToolCapability(t.Server)}, RetrySafety: t.Safety,
 				Retry: s.Task.Retry, Recovery: s.Task.Recovery, Timeout: s.Task.Timeout}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // IsReference reports whether a text is one expression that only names a value, which Fill looks up:
@@ -37,7 +37,8 @@ func isName(part string) bool {
 // large value thousands of times.
 //
 //workflowcheck:ignore
-func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry, budget *int) (filled *fleet.TaskSpec, ok bool) {
+func Fill(task *api.TaskSpec, inputs json.RawMessage, steps []api.StepEntry, budget *int) (filled *api.TaskSpec,
+	ok bool) {
 	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, false
@@ -54,13 +55,13 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry, budget *i
 		return nil, false
 	}
 	text, err = json.Marshal(value)
-	filled = &fleet.TaskSpec{}
+	filled = &api.TaskSpec{}
 	if err != nil || json.Unmarshal(text, filled) != nil {
 		return nil, false
 	}
 	filled.Payload = PayloadTexts(filled.Type, filled.Payload)
 	if filled.Validate() != nil ||
-		fleet.CheckJSONDepth(filled.Payload, fleet.MaxJSONValueDepth) != nil {
+		api.CheckJSONDepth(filled.Payload, api.MaxJSONValueDepth) != nil {
 		return nil, false
 	}
 	return filled, true
@@ -69,7 +70,7 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry, budget *i
 // filler replaces references in JSON values.
 type filler struct {
 	inputs  json.RawMessage
-	steps   []Entry
+	steps   []api.StepEntry
 	objects map[string]object // those that were read, by their paths
 	budget  *int
 	missing bool // a reference names no value, or the budget is used up
@@ -102,7 +103,7 @@ func (f *filler) find(path []string) json.RawMessage {
 	}
 	value, rest := f.inputs, path[1:]
 	if path[0] == "steps" {
-		i := slices.IndexFunc(f.steps, func(e Entry) bool { return e.Step == path[1] })
+		i := slices.IndexFunc(f.steps, func(e api.StepEntry) bool { return e.Step == path[1] })
 		if i < 0 {
 			f.missing = true
 			return nil

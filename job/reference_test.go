@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestReference(t *testing.T) {
@@ -26,7 +26,7 @@ func TestReference(t *testing.T) {
 func TestFill(t *testing.T) {
 	t.Parallel()
 	inputs := json.RawMessage(`{"n": 9007199254740993, "half": 1.50, "deep": {"list": [1, "<"]}, "none": null}`)
-	steps := []Entry{{Step: "a", Work: Work{Output: json.RawMessage(`{"x": "${inputs.n}"}`)}}, {Step: "b"}}
+	steps := []api.StepEntry{{Step: "a", StepWork: api.StepWork{Output: json.RawMessage(`{"x": "${inputs.n}"}`)}}, {Step: "b"}}
 	for payload, want := range map[string]string{
 		`"${inputs.n}"`:                      `9007199254740993`,
 		`{"h": ["${inputs.half}", 7, true]}`: `{"h":[1.50,7,true]}`,
@@ -40,7 +40,7 @@ func TestFill(t *testing.T) {
 		`"${inputs.none.x}"`:                 ``,
 		`"${inputs.m}"`:                      ``,
 	} {
-		spec := &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(payload)}
+		spec := &api.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(payload)}
 		filled, ok := Fill(spec, inputs, steps, new(1000))
 		require.Equal(t, want != "", ok, payload)
 		if ok {
@@ -48,11 +48,11 @@ func TestFill(t *testing.T) {
 		}
 		require.JSONEq(t, payload, string(spec.Payload), "the plan's task stays")
 	}
-	_, ok := Fill(&fleet.TaskSpec{Type: "echo", Cluster: "c", Labels: map[string]string{"n": "${inputs.n}"}}, inputs, steps,
+	_, ok := Fill(&api.TaskSpec{Type: "echo", Cluster: "c", Labels: map[string]string{"n": "${inputs.n}"}}, inputs, steps,
 		new(1000))
 	require.False(t, ok, "a label is text")
 	budget := len(inputs) + len("1.50")
-	spec := &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(`"${inputs.half}"`)}
+	spec := &api.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(`"${inputs.half}"`)}
 	_, ok = Fill(spec, inputs, steps, &budget)
 	require.True(t, ok)
 	_, ok = Fill(spec, inputs, steps, &budget)
@@ -62,7 +62,7 @@ func TestFill(t *testing.T) {
 //nolint:paralleltest // it measures what is allocated
 func TestReferencesToOneLargeValueAreNotWrittenOutThousandsOfTimes(t *testing.T) {
 	inputs := json.RawMessage(`{"big": "` + strings.Repeat("x", 60<<10) + `"}`)
-	spec := &fleet.TaskSpec{Type: "echo", Cluster: "c",
+	spec := &api.TaskSpec{Type: "echo", Cluster: "c",
 		Payload: json.RawMessage("[" + strings.Repeat(`"${inputs.big}",`, 5000) + "1]")}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

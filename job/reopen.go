@@ -3,6 +3,8 @@ package job
 import (
 	"slices"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // Reopen forgets what a step has done, and all steps that come after it, so that a run that takes the ledger over runs
@@ -17,7 +19,7 @@ func (l *Ledger) Reopen(p *Plan, step string) bool {
 	}
 	for _, id := range again {
 		if e := l.Entry(id); e != nil {
-			e.Status = StepPending
+			e.Status = api.StepPending
 		}
 	}
 	return l.Entry(step) != nil

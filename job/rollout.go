@@ -7,19 +7,19 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // deploy begins the deployment of the version in force, which differs in more than its count. template was the oldest
 // version that instances could have until now.
-func (j *Job) deploy(before, d *Definition, template int, by string, revert bool, now time.Time) {
+func (j *Job) deploy(before, d *api.JobDefinition, template int, by string, revert bool, now time.Time) {
 	if n := len(j.Deployments); n > 0 && j.Deployments[n-1].Active() {
 		why := fmt.Sprintf("version %d takes its place", j.Version)
-		endDeployment(&j.Deployments[n-1], DeploymentCancelled, why, now)
+		endDeployment(&j.Deployments[n-1], api.DeploymentCancelled, why, now)
 	}
-	j.Same = Span{}
+	j.Same = api.VersionSpan{}
 	if before.HasInstances() && before.Update == nil { // nothing has watched it: it counts as healthy
-		j.Stable = Span{First: template, Last: j.Version - 1}
+		j.Stable = api.VersionSpan{First: template, Last: j.Version - 1}
 	}
 	if d.Update == nil {
 		return
@@ -30,16 +30,17 @@ func (j *Job) deploy(before, d *Definition, template int, by string, revert bool
 	for n := range j.Instances {
 		j.Instances[n].Proven, j.Instances[n].Due = false, time.Time{}
 	}
-	j.Deployments = append(j.Deployments, Deployment{Version: j.Version, Before: j.Stable.Last, Revert: revert, By: by,
-		Status: DeploymentRunning, StartedAt: now, ProgressAt: now, Counts: []VersionCount{}})
+	j.Deployments = append(j.Deployments, api.Deployment{Version: j.Version, Before: j.Stable.Last, Revert: revert,
+		By:     by,
+		Status: api.DeploymentRunning, StartedAt: now, ProgressAt: now, Counts: []api.VersionCount{}})
 	j.Deployments = j.Deployments[max(0, len(j.Deployments)-DeploymentsKept):]
 }
 
 // outdated reports whether an instance has not the version in force, nor one that is the same to it.
-func (j *Job) outdated(i *Instance) bool { return i.Version < j.Template && !j.Same.Has(i.Version) }
+func (j *Job) outdated(i *api.Instance) bool { return i.Version < j.Template && !j.Same.Has(i.Version) }
 
 // generation is the version that stands for all that are the same to an instance's.
-func (j *Job) generation(i *Instance) int {
+func (j *Job) generation(i *api.Instance) int {
 	switch {
 	case !j.outdated(i):
 		return j.Version
@@ -50,12 +51,12 @@ func (j *Job) generation(i *Instance) int {
 }
 
 // well reports whether an instance does its work: a new one only when it has passed for long enough.
-func (j *Job) well(i *Instance) bool {
-	return i.Open() && i.Stopping == "" && i.Health == fleet.InstancePassing && (i.Proven || j.outdated(i))
+func (j *Job) well(i *api.Instance) bool {
+	return i.Open() && i.Stopping == "" && i.Health == api.InstancePassing && (i.Proven || j.outdated(i))
 }
 
 // canaries are how many instances may have the new version before it is promoted; 0: all.
-func (j *Job) canaries(u *Update) int {
+func (j *Job) canaries(u *api.JobUpdate) int {
 	if r := j.rolling(); r == nil || r.Before == 0 || r.Revert || r.Promoted != nil {
 		return 0
 	}
@@ -63,7 +64,7 @@ func (j *Job) canaries(u *Update) int {
 }
 
 // versionFor is the version with which an instance begins: i has ended, or is nth of those that are wanted and new.
-func (j *Job) versionFor(i *Instance, nth int) int {
+func (j *Job) versionFor(i *api.Instance, nth int) int {
 	if j.Find(j.Stable.Last) == nil {
 		return j.Version
 	}
@@ -81,8 +82,8 @@ func (j *Job) versionFor(i *Instance, nth int) int {
 
 // pair are the instances of one name that are not being stopped. What relieves one of them is not among them.
 type pair struct {
-	old, new *Instance
-	ended    *Instance // of the new version, which is started again later
+	old, new *api.Instance
+	ended    *api.Instance // of the new version, which is started again later
 	known    bool
 }
 
@@ -93,14 +94,15 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 	case r == nil:
 		return false
 	case j.Stopped != nil:
-		endDeployment(r, DeploymentCancelled, "the job was stopped", now)
+		endDeployment(r, api.DeploymentCancelled, "the job was stopped", now)
 		return false
 	case j.waits():
 		return false
 	}
 	u := j.Definition().Updating()
-	if j.Definition().Type == Service && len(wanted) == 0 && j.canaries(u) > 0 { // nobody can promote what does not run
-		endDeployment(r, DeploymentCancelled, "the service has 0 instances, so there are no canaries to promote", now)
+	// Nobody can promote what does not run.
+	if j.Definition().Type == api.JobService && len(wanted) == 0 && j.canaries(u) > 0 {
+		endDeployment(r, api.DeploymentCancelled, "the service has 0 instances, so there are no canaries to promote", now)
 		return false
 	}
 	pairs := j.pairs(wanted)
@@ -134,8 +136,8 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 		p := pairs[name]
 		return p.new == nil || !p.new.Proven || p.old != nil && p.old.Stopping == ""
 	}) && j.canaries(u) == 0 {
-		endDeployment(r, DeploymentSuccessful, "", now)
-		j.Stable = Span{First: j.Template, Last: j.Version}
+		endDeployment(r, api.DeploymentSuccessful, "", now)
+		j.Stable = api.VersionSpan{First: j.Template, Last: j.Version}
 		for n := range j.Instances {
 			if i := &j.Instances[n]; j.Same.Has(i.Version) {
 				i.Version = j.Version
@@ -147,17 +149,17 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 }
 
 // count counts the instances by version.
-func (j *Job) count(r *Deployment) {
-	r.Counts = []VersionCount{}
+func (j *Job) count(r *api.Deployment) {
+	r.Counts = []api.VersionCount{}
 	for n := range j.Instances {
 		i := &j.Instances[n]
 		if !i.Open() || i.Stopping != "" {
 			continue
 		}
 		at, found := slices.BinarySearchFunc(r.Counts, i.Version,
-			func(c VersionCount, v int) int { return c.Version - v })
+			func(c api.VersionCount, v int) int { return c.Version - v })
 		if !found {
-			r.Counts = slices.Insert(r.Counts, at, VersionCount{Version: i.Version})
+			r.Counts = slices.Insert(r.Counts, at, api.VersionCount{Version: i.Version})
 		}
 		r.Counts[at].Instances++
 		if j.well(i) {
@@ -194,7 +196,7 @@ func (j *Job) pairs(wanted []string) map[string]*pair {
 }
 
 // prove marks the new instances that have passed for long enough.
-func (j *Job) prove(pairs map[string]*pair, u *Update, now time.Time) {
+func (j *Job) prove(pairs map[string]*pair, u *api.JobUpdate, now time.Time) {
 	for n := range j.Instances {
 		i := &j.Instances[n]
 		if p := pairs[i.Name]; p == nil || p.new != i || i.Proven || !isSteady(i) ||
@@ -206,7 +208,7 @@ func (j *Job) prove(pairs map[string]*pair, u *Update, now time.Time) {
 }
 
 // isSteady reports whether its last check passed too: it may pass although some fail.
-func isSteady(i *Instance) bool { return i.Health == fleet.InstancePassing && i.Turns%2 == 0 }
+func isSteady(i *api.Instance) bool { return i.Health == api.InstancePassing && i.Turns%2 == 0 }
 
 // expect sets by when each new instance of the deployment is to be healthy.
 func (j *Job) expect(wanted []string, now time.Time) {
@@ -231,7 +233,7 @@ func (j *Job) expect(wanted []string, now time.Time) {
 }
 
 // stuck is why the deployment has failed by now, and the task of the instance for which it has; empty: it has not.
-func (j *Job) stuck(r *Deployment, u *Update, now time.Time) (why, task string) {
+func (j *Job) stuck(r *api.Deployment, u *api.JobUpdate, now time.Time) (why, task string) {
 	for n := range j.Instances {
 		i := &j.Instances[n]
 		if i.Stopping != "" || i.Due.IsZero() || now.Before(i.Due) {
@@ -241,45 +243,45 @@ func (j *Job) stuck(r *Deployment, u *Update, now time.Time) (why, task string) 
 		switch {
 		case !i.Open():
 			state = "has ended: " + cmp.Or(i.Why, string(i.Ended))
-		case i.Health == fleet.InstancePassing:
+		case i.Health == api.InstancePassing:
 			state = "has not passed for " + u.HealthyAfter.Std().String() + " without a break"
 		}
 		return fmt.Sprintf("instance %s was not healthy within %s: it %s", i.Name, u.HealthyWithin.Std(), state), i.TaskID
 	}
-	if r.Status == DeploymentRunning && !now.Before(r.ProgressAt.Add(u.ProgressWithin.Std())) {
+	if r.Status == api.DeploymentRunning && !now.Before(r.ProgressAt.Add(u.ProgressWithin.Std())) {
 		return fmt.Sprintf("no further instance was healthy within %s", u.ProgressWithin.Std()), ""
 	}
 	return "", ""
 }
 
 // stateOf says how an instance stands whose task has not ended.
-func stateOf(i *Instance) string {
+func stateOf(i *api.Instance) string {
 	switch {
 	case i.Health == "" && i.Last != "":
 		return "fails again and again, last because of this: " + i.Last
 	case i.Health == "":
 		return "runs on no agent"
-	case i.Health != fleet.InstancePassing && i.Last != "":
+	case i.Health != api.InstancePassing && i.Last != "":
 		return "is " + string(i.Health) + ", after it failed because of this: " + i.Last
 	}
 	return "is " + string(i.Health)
 }
 
 // awaitPromotion has the deployment wait for a person while the canaries are healthy, unless they promote themselves.
-func (j *Job) awaitPromotion(r *Deployment, u *Update, healthy bool, now time.Time) {
+func (j *Job) awaitPromotion(r *api.Deployment, u *api.JobUpdate, healthy bool, now time.Time) {
 	switch {
-	case healthy && u.Promote == PromoteAuto:
+	case healthy && u.Promote == api.PromoteAuto:
 		promoteDeployment(r, "", now)
 	case healthy:
-		r.Status = DeploymentWaiting
-	case r.Status == DeploymentWaiting:
-		r.Status, r.ProgressAt = DeploymentRunning, now
+		r.Status = api.DeploymentWaiting
+	case r.Status == api.DeploymentWaiting:
+		r.Status, r.ProgressAt = api.DeploymentRunning, now
 	}
 }
 
-func promoteDeployment(r *Deployment, by string, now time.Time) {
-	r.Promoted = &Decision{Action: "promote", By: by, At: now}
-	r.Status, r.ProgressAt = DeploymentRunning, now
+func promoteDeployment(r *api.Deployment, by string, now time.Time) {
+	r.Promoted = &api.Decision{Action: "promote", By: by, At: now}
+	r.Status, r.ProgressAt = api.DeploymentRunning, now
 }
 
 // replace starts new instances and stops old ones, those that are not healthy first. No more than limit are under way
@@ -289,7 +291,7 @@ func (j *Job) replace(pairs map[string]*pair, wanted, phase []string, limit int,
 	healthy, busy := 0, 0
 	for _, name := range wanted {
 		p := pairs[name]
-		for _, i := range []*Instance{p.old, p.new} {
+		for _, i := range []*api.Instance{p.old, p.new} {
 			if i != nil && j.well(i) {
 				healthy++
 			}
@@ -298,12 +300,12 @@ func (j *Job) replace(pairs map[string]*pair, wanted, phase []string, limit int,
 			busy++
 		}
 	}
-	stopFirst := u.Order == StopFirst && (j.canaries(u) == 0 || j.Definition().OnEachAgent())
+	stopFirst := u.Order == api.StopFirst && (j.canaries(u) == 0 || j.Definition().OnEachAgent())
 	spare := len(wanted)
 	if stopFirst {
 		spare -= limit
 	}
-	stop := func(i *Instance) bool {
+	stop := func(i *api.Instance) bool {
 		if j.well(i) {
 			if healthy-1 < spare {
 				return false
@@ -343,7 +345,7 @@ func (j *Job) replace(pairs map[string]*pair, wanted, phase []string, limit int,
 		}
 	}
 	for _, name := range begin {
-		j.Instances = append(j.Instances, j.next(Instance{Name: name}, j.Version, now))
+		j.Instances = append(j.Instances, j.next(api.Instance{Name: name}, j.Version, now))
 	}
 }
 
@@ -351,7 +353,7 @@ func (j *Job) replace(pairs map[string]*pair, wanted, phase []string, limit int,
 func (j *Job) fail(why string, now time.Time) bool {
 	r := j.rolling()
 	j.count(r)
-	endDeployment(r, DeploymentFailed, why, now)
+	endDeployment(r, api.DeploymentFailed, why, now)
 	v := j.Find(r.Before)
 	if v == nil || r.Revert || !j.Definition().Updating().Revert {
 		return false
@@ -367,7 +369,7 @@ func (j *Job) nextRoll() (at time.Time) {
 		return at
 	}
 	u := j.Definition().Updating()
-	if r.Status == DeploymentRunning {
+	if r.Status == api.DeploymentRunning {
 		at = r.ProgressAt.Add(u.ProgressWithin.Std())
 	}
 	for n := range j.Instances {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -20,12 +20,12 @@ const (
 
 // Trouble is what is wrong with the instances of a service or system job; nil: nothing. An instance that was started a
 // moment ago is not lacking yet, nor one that a deployment waits for.
-func (j *Job) Trouble(now time.Time) *Trouble {
+func (j *Job) Trouble(now time.Time) *api.JobTrouble {
 	d := j.Definition()
 	if !d.HasInstances() || !d.KeepsRunning() || j.Stopped != nil {
 		return nil
 	}
-	t := &Trouble{Failed: j.failedDeployment(now)}
+	t := &api.JobTrouble{Failed: j.failedDeployment(now)}
 	names := j.troubledNames(d)
 	t.Wanted, t.Healthy = len(names), min(len(names), j.Passing())
 	if j.Paused == nil {
@@ -38,7 +38,7 @@ func (j *Job) Trouble(now time.Time) *Trouble {
 }
 
 // troubledNames are the names of the instances that there are to be, for all that the job itself knows.
-func (j *Job) troubledNames(d *Definition) (names []string) {
+func (j *Job) troubledNames(d *api.JobDefinition) (names []string) {
 	if !d.OnEachAgent() {
 		names, _ = j.wanted(d, nil)
 		return names
@@ -52,17 +52,17 @@ func (j *Job) troubledNames(d *Definition) (names []string) {
 }
 
 // lacking puts in which instances are lacking.
-func (j *Job) lacking(t *Trouble, names []string, now time.Time) {
+func (j *Job) lacking(t *api.JobTrouble, names []string, now time.Time) {
 	if why := j.Waiting(); why != "" && t.Healthy < t.Wanted {
 		if now.Sub(j.MissingSince) >= startsFor {
 			t.Why, t.Since = why, j.MissingSince
 		}
 		return
 	}
-	best := map[string]*Instance{}
+	best := map[string]*api.Instance{}
 	for n := range j.Instances {
 		i := &j.Instances[n]
-		if b := best[i.Name]; i.Stopping == "" && (b == nil || b.Health != fleet.InstancePassing) {
+		if b := best[i.Name]; i.Stopping == "" && (b == nil || b.Health != api.InstancePassing) {
 			best[i.Name] = i
 		}
 	}
@@ -80,13 +80,13 @@ func (j *Job) lacking(t *Trouble, names []string, now time.Time) {
 	if more := len(reasons) - namedInstances; more > 0 {
 		reasons = append(reasons[:namedInstances], strconv.Itoa(more)+" more")
 	}
-	t.Why = fleet.Reasons(reasons...)
+	t.Why = api.Reasons(reasons...)
 }
 
 // troubleOf says how an instance stands that should be healthy by now; empty: it is, or it may still become so.
-func troubleOf(i *Instance, now time.Time) (state string, since time.Time) {
+func troubleOf(i *api.Instance, now time.Time) (state string, since time.Time) {
 	switch {
-	case i == nil, i.Open() && i.Health == fleet.InstancePassing, now.Before(i.Due):
+	case i == nil, i.Open() && i.Health == api.InstancePassing, now.Before(i.Due):
 		return "", since
 	case !i.Open() && i.Ends == 0: // a person ended it, and another takes its place
 		return "", since
@@ -96,7 +96,7 @@ func troubleOf(i *Instance, now time.Time) (state string, since time.Time) {
 	state = stateOf(i)
 	if i.Attempt > 1 || i.Ends > 0 { // since when it goes on like that is not known
 		again := max(0, i.Attempt-1) + i.Ends
-		return state + ", and was started again " + fleet.Plural(again, "once", strconv.Itoa(again)+" times"), since
+		return state + ", and was started again " + api.Plural(again, "once", strconv.Itoa(again)+" times"), since
 	}
 	since = i.Since
 	if i.HealthAt.After(since) {
@@ -109,8 +109,8 @@ func troubleOf(i *Instance, now time.Time) (state string, since time.Time) {
 }
 
 // failedDeployment is the newest deployment if it has failed, or the one before if that was just reverted.
-func (j *Job) failedDeployment(now time.Time) *Deployment {
-	if r := j.Deployment(); r == nil || r.Status == DeploymentFailed {
+func (j *Job) failedDeployment(now time.Time) *api.Deployment {
+	if r := j.Deployment(); r == nil || r.Status == api.DeploymentFailed {
 		return r
 	}
 	n := len(j.Deployments)

@@ -6,58 +6,58 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	const old, young = -time.Hour, -time.Second
-	passing := func(name string) Instance {
-		return Instance{Name: name, Health: fleet.InstancePassing, Since: noon.Add(old), Attempt: 1}
+	passing := func(name string) api.Instance {
+		return api.Instance{Name: name, Health: api.InstancePassing, Since: noon.Add(old), Attempt: 1}
 	}
 	for name, c := range map[string]struct {
-		kind      Type
-		instances []Instance
+		kind      api.JobType
+		instances []api.Instance
 		change    func(j *Job)
 		healthy   int
 		why       string // empty: no trouble
 		since     time.Duration
 	}{
-		"all pass": {kind: Service, instances: []Instance{passing("0"), passing("1")}},
-		"one has just been started": {kind: Service,
-			instances: []Instance{passing("0"), {Name: "1", Since: noon.Add(young)}}},
-		"one takes too long": {kind: Service, instances: []Instance{passing("0"), {Name: "1", Since: noon.Add(old)}},
+		"all pass": {kind: api.JobService, instances: []api.Instance{passing("0"), passing("1")}},
+		"one has just been started": {kind: api.JobService,
+			instances: []api.Instance{passing("0"), {Name: "1", Since: noon.Add(young)}}},
+		"one takes too long": {kind: api.JobService, instances: []api.Instance{passing("0"), {Name: "1", Since: noon.Add(old)}},
 			healthy: 1, why: "instance 1 runs on no agent", since: old},
-		"one fails its check": {kind: Service, healthy: 1, why: "instance 1 is failing", since: -2 * time.Minute,
-			instances: []Instance{passing("0"), {Name: "1", Health: fleet.InstanceFailing, Since: noon.Add(old),
+		"one fails its check": {kind: api.JobService, healthy: 1, why: "instance 1 is failing", since: -2 * time.Minute,
+			instances: []api.Instance{passing("0"), {Name: "1", Health: api.InstanceFailing, Since: noon.Add(old),
 				HealthAt: noon.Add(-2 * time.Minute), Attempt: 1}}},
-		"one crashes again and again": {kind: Service, healthy: 1,
+		"one crashes again and again": {kind: api.JobService, healthy: 1,
 			why: "instance 1 is starting, and was started again 4 times",
-			instances: []Instance{passing("0"), {Name: "1", Health: fleet.InstanceStarting, Since: noon.Add(old),
+			instances: []api.Instance{passing("0"), {Name: "1", Health: api.InstanceStarting, Since: noon.Add(old),
 				HealthAt: noon, Attempt: 5}}},
-		"one has ended": {kind: Service, healthy: 1, why: "instance 1 has ended: exit 3",
-			instances: []Instance{passing("0"), {Name: "1", Ended: fleet.TaskFailed, Ends: 1, Why: "exit 3"}}},
-		"a person ended one": {kind: Service,
-			instances: []Instance{passing("0"), {Name: "1", Ended: fleet.TaskCancelled}}},
-		"a deployment waits for one": {kind: Service,
-			instances: []Instance{passing("0"), {Name: "1", Since: noon.Add(old), Due: noon.Add(time.Minute)}}},
-		"its successor passes": {kind: Service, instances: []Instance{passing("0"),
+		"one has ended": {kind: api.JobService, healthy: 1, why: "instance 1 has ended: exit 3",
+			instances: []api.Instance{passing("0"), {Name: "1", Ended: api.TaskFailed, Ends: 1, Why: "exit 3"}}},
+		"a person ended one": {kind: api.JobService,
+			instances: []api.Instance{passing("0"), {Name: "1", Ended: api.TaskCancelled}}},
+		"a deployment waits for one": {kind: api.JobService,
+			instances: []api.Instance{passing("0"), {Name: "1", Since: noon.Add(old), Due: noon.Add(time.Minute)}}},
+		"its successor passes": {kind: api.JobService, instances: []api.Instance{passing("0"),
 			{Name: "1", Since: noon.Add(old), Stopping: "canary"}, passing("1")}},
-		"a required service is gone": {kind: Service, instances: []Instance{passing("0")},
+		"a required service is gone": {kind: api.JobService, instances: []api.Instance{passing("0")},
 			change: func(j *Job) { j.Require([]string{"db"}, noon.Add(old)) }, healthy: 1, why: "none of db", since: old},
-		"a required service was there a moment ago": {kind: Service,
+		"a required service was there a moment ago": {kind: api.JobService,
 			change: func(j *Job) { j.Require([]string{"db"}, noon.Add(young)) }},
-		"paused":  {kind: Service, change: func(j *Job) { j.Paused = &Decision{} }},
-		"stopped": {kind: Service, change: func(j *Job) { j.Stopped = &Decision{} }},
-		"of a system job": {kind: System, healthy: 1, why: "instance b runs on no agent", since: old,
-			instances: []Instance{passing("a"), {Name: "b", Since: noon.Add(old)}}},
-		"of a sysbatch job": {kind: Sysbatch, instances: []Instance{{Name: "b", Since: noon.Add(old)}}},
+		"paused":  {kind: api.JobService, change: func(j *Job) { j.Paused = &api.Decision{} }},
+		"stopped": {kind: api.JobService, change: func(j *Job) { j.Stopped = &api.Decision{} }},
+		"of a system job": {kind: api.JobSystem, healthy: 1, why: "instance b runs on no agent", since: old,
+			instances: []api.Instance{passing("a"), {Name: "b", Since: noon.Add(old)}}},
+		"of a sysbatch job": {kind: api.JobSysbatch, instances: []api.Instance{{Name: "b", Since: noon.Add(old)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := &Job{Name: "j"}
 			d := withInstances(c.kind, 0)
-			if c.kind == Service {
+			if c.kind == api.JobService {
 				d.Instances.Count = new(2)
 			}
 			j.Apply(d, "", noon.Add(old))
@@ -88,10 +88,10 @@ func TestTroubleOfDeployments(t *testing.T) {
 	for name, revert := range map[string]bool{"kept": false, "reverted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRollout(t, Service, 1, Update{})
+			r := newRollout(t, api.JobService, 1, api.JobUpdate{})
 			require.Nil(t, r.Trouble(r.now))
 			r.bad[2] = true
-			r.deploy(Service, 1, "2", Update{Revert: revert, HealthyWithin: fleet.Duration(time.Minute)})
+			r.deploy(api.JobService, 1, "2", api.JobUpdate{Revert: revert, HealthyWithin: api.Duration(time.Minute)})
 			for r.Deployments[1].Active() {
 				r.step()
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -11,23 +12,23 @@ import (
 // of the turn have ended.
 
 // CallOf adds an element for a call of a tool. refused says why it is not made; empty: its task is to begin.
-func CallOf(e *Entry, run, tool, refused string, now time.Time) (element int) {
+func CallOf(e *api.StepEntry, run, tool, refused string, now time.Time) (element int) {
 	element = len(e.Elements)
-	e.Elements = append(e.Elements, Work{Status: StepReady, Tool: tool})
+	e.Elements = append(e.Elements, api.StepWork{Status: api.StepReady, Tool: tool})
 	w := &e.Elements[element]
 	if refused != "" {
-		EndWork(w, StepFailed, refused, now)
+		EndWork(w, api.StepFailed, refused, now)
 	} else {
 		w.TaskID = TaskID(run, ElementKey(e.Step, element))
 	}
-	e.Status, e.Why, e.EndedAt = StepQueued, "", nil
+	e.Status, e.Why, e.EndedAt = api.StepQueued, "", nil
 	return element
 }
 
 // TurnOf is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why
 // the step fails for it: what a tool itself reports, and what was not called, the model learns instead. done is false
 // while a call has not ended.
-func TurnOf(e *Entry, calls int) (failures []string, problem string, done bool) {
+func TurnOf(e *api.StepEntry, calls int) (failures []string, problem string, done bool) {
 	failures = make([]string, calls)
 	first := len(e.Elements) - calls
 	for i := range e.Elements[first:] {
@@ -35,7 +36,7 @@ func TurnOf(e *Entry, calls int) (failures []string, problem string, done bool) 
 		if !w.Status.Final() {
 			return nil, "", false
 		}
-		if w.Status != StepFailed {
+		if w.Status != api.StepFailed {
 			continue
 		}
 		failures[i] = w.Why
@@ -47,14 +48,14 @@ func TurnOf(e *Entry, calls int) (failures []string, problem string, done bool) 
 }
 
 // NextTurn has the step's model asked again.
-func NextTurn(e *Entry) {
+func NextTurn(e *api.StepEntry) {
 	begun := e.StartedAt
 	runAgain(e)
 	e.Turns, e.StartedAt = e.Turns+1, begun
 }
 
 // IsLastTurn is why the calls that the model asks for now are not made; empty if they are.
-func IsLastTurn(e *Entry, s *PlannedStep) string {
+func IsLastTurn(e *api.StepEntry, s *PlannedStep) string {
 	if e.Turns+1 < s.Turns {
 		return ""
 	}

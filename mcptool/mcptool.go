@@ -26,12 +26,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/payload"
 )
 
 // Type is the type of tasks that call a tool.
-const Type = fleet.ToolTask
+const Type = api.ToolTask
 
 // keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call. A correction
 // is another call: its number follows the id.
@@ -69,14 +70,14 @@ type Tools struct {
 // New makes the tools of a file. Servers are started or called when a task needs them. opened learns with which of them
 // a session is open.
 func New(
-	f *File, version string, log *slog.Logger, opened func(provider string, access fleet.ProviderAccess) error,
+	f *File, version string, log *slog.Logger, opened func(provider string, access api.ProviderAccess) error,
 ) *Tools {
 	t := &Tools{servers: map[string]*connection{}, duration: newDuration()}
 	for name, s := range f.Servers {
 		t.servers[name] = &connection{Server: s, log: log.With("server", name), client: mcp.NewClient(
 			&mcp.Implementation{Name: "mainstay-agent", Version: version}, nil),
 			opened: func(open bool) {
-				_ = opened(fleet.ToolCapability(name), fleet.ProviderAccess{Available: open}) // a preference
+				_ = opened(api.ToolCapability(name), api.ProviderAccess{Available: open}) // a preference
 			}}
 	}
 	return t
@@ -88,7 +89,7 @@ func (f *File) names() []string { return slices.Sorted(maps.Keys(f.Servers)) }
 func (f *File) Capabilities() []string {
 	names := f.names()
 	for i, name := range names {
-		names[i] = fleet.ToolCapability(name)
+		names[i] = api.ToolCapability(name)
 	}
 	return names
 }
@@ -110,20 +111,20 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 	switch {
 	case c == nil:
 		return nil, agent.NonRetryable(fmt.Errorf("this agent has no such server of tools: require the capability %s",
-			fleet.ToolCapability(call.Server)))
+			api.ToolCapability(call.Server)))
 	case !slices.Contains(c.Tools, call.Tool):
 		return nil, agent.NonRetryable(errors.New("the agent's operator does not allow this tool of the server"))
 	}
 	again := slices.Contains(c.Idempotent, call.Tool)
 	if !again && !task.RetrySafety.NeedsPerson() {
 		return nil, agent.NonRetryable(errors.New("the agent's operator does not list this tool as idempotent: " +
-			"submit the task with retry_safety " + string(fleet.AtMostOnce)))
+			"submit the task with retry_safety " + string(api.AtMostOnce)))
 	}
 	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("mainstay.dev/mainstay/mcptool").Start(ctx,
 		"execute_tool "+call.Tool, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", call.Tool),
 			attribute.String("gen_ai.tool.call.id", task.ID), attribute.String("server.address", call.Server)))
-	if id := task.Labels[fleet.LabelCorrelation]; id != "" {
+	if id := task.Labels[api.LabelCorrelation]; id != "" {
 		span.SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
 	begun := time.Now()

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // TestMain lets the test's own program be a server of tools over its input and output.
@@ -92,12 +92,12 @@ func tools(t *testing.T, server *Server) *Tools {
 	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut", "gone", "mirror"},
 		[]string{"shout", "refuse", "fill", "mirror"}
 	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1", slog.New(slog.DiscardHandler),
-		func(string, fleet.ProviderAccess) error { return nil })
+		func(string, api.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)
 	return tools
 }
 
-func do(t *testing.T, tools *Tools, safety fleet.RetrySafety, tool, text string) (string, error) {
+func do(t *testing.T, tools *Tools, safety api.RetrySafety, tool, text string) (string, error) {
 	t.Helper()
 	payload, err := json.Marshal(map[string]any{"server": "s", "tool": tool, "arguments": map[string]any{"text": text}})
 	require.NoError(t, err)
@@ -114,9 +114,9 @@ func TestWhatIsNoMessageIsSkipped(t *testing.T) {
 	require.NoError(t, err)
 	tools := tools(t, &Server{Command: []string{program, "serve-tools-and-talk"}})
 	for range 2 {
-		_, err = do(t, tools, fleet.AtMostOnce, "cut", "")
+		_, err = do(t, tools, api.AtMostOnce, "cut", "")
 		require.NoError(t, err)
-		result, err := do(t, tools, fleet.Idempotent, "shout", "hello")
+		result, err := do(t, tools, api.Idempotent, "shout", "hello")
 		require.NoError(t, err)
 		require.Contains(t, result, `"structured":{"text":"HELLO"}`)
 	}
@@ -126,7 +126,7 @@ func TestHowAProgramEndedIsSaid(t *testing.T) {
 	t.Parallel()
 	tools := tools(t, &Server{Command: []string{"sh", "-c", "echo starting; echo 'no API key' >&2; exit 3"}})
 	for range 2 {
-		_, err := do(t, tools, fleet.Idempotent, "shout", "hello")
+		_, err := do(t, tools, api.Idempotent, "shout", "hello")
 		require.ErrorContains(t, err, "the server of tools ended with exit status 3; its standard error ended with: no API key")
 	}
 }
@@ -140,22 +140,22 @@ func TestToolsAreCalled(t *testing.T) {
 	for name, server := range map[string]*Server{"HTTP": {URL: url}, "a command": {Command: []string{program, "serve-tools"}}} {
 		t.Run(name, func(t *testing.T) {
 			tools := tools(t, server)
-			result, err := do(t, tools, fleet.Idempotent, "shout", "hello")
+			result, err := do(t, tools, api.Idempotent, "shout", "hello")
 			require.NoError(t, err)
 			require.Contains(t, result, `"structured":{"text":"HELLO"}`)
-			_, err = do(t, tools, fleet.Idempotent, "refuse", "")
+			_, err = do(t, tools, api.Idempotent, "refuse", "")
 			require.EqualError(t, err, "no such customer")
-			_, err = do(t, tools, fleet.AtMostOnce, "gone", "")
+			_, err = do(t, tools, api.AtMostOnce, "gone", "")
 			var typed interface{ ErrorType() string }
 			require.ErrorAs(t, err, &typed, "the server knows no such tool")
 			require.Equal(t, ErrorTypeTool, typed.ErrorType())
-			_, err = do(t, tools, fleet.Idempotent, "fill", "")
+			_, err = do(t, tools, api.Idempotent, "fill", "")
 			require.ErrorContains(t, err, "more than 256 KiB")
 		})
 	}
 	require.Equal(t, "t-1", s.key.Load(), "the server can tell a repeated call by it")
 	_, err = tools(t, &Server{URL: url}).Handle(t.Context(), &agent.Task{ID: "t-1", Attempt: 2,
-		RetrySafety: fleet.Idempotent, Payload: json.RawMessage(`{"server":"s","tool":"shout","feedback":[{}]}`)})
+		RetrySafety: api.Idempotent, Payload: json.RawMessage(`{"server":"s","tool":"shout","feedback":[{}]}`)})
 	require.NoError(t, err)
 	require.Equal(t, "t-1.c2", s.key.Load(), "a correction is another call")
 }
@@ -165,9 +165,9 @@ func TestWhatTheOperatorDoesNotAllowIsNotCalled(t *testing.T) {
 	s := &toolServer{}
 	url, _ := serve(t, s)
 	tools := tools(t, &Server{URL: url})
-	_, err := do(t, tools, fleet.Idempotent, "cut", "")
+	_, err := do(t, tools, api.Idempotent, "cut", "")
 	require.ErrorContains(t, err, "submit the task with retry_safety at_most_once")
-	_, err = do(t, tools, fleet.Idempotent, "erase", "")
+	_, err = do(t, tools, api.Idempotent, "erase", "")
 	require.ErrorContains(t, err, "does not allow this tool")
 	_, err = tools.Handle(t.Context(), &agent.Task{Payload: json.RawMessage(`{"server":"other","tool":"shout"}`)})
 	require.ErrorContains(t, err, "require the capability mcp.other")
@@ -181,13 +181,13 @@ func TestACallIsNotRepeated(t *testing.T) {
 	s := &toolServer{}
 	url, _ := serve(t, s)
 	tools := tools(t, &Server{URL: url})
-	_, err := do(t, tools, fleet.AtMostOnce, "cut", "")
+	_, err := do(t, tools, api.AtMostOnce, "cut", "")
 	require.ErrorContains(t, err, "nobody knows whether the tool has done its work")
 	var typed interface{ ErrorType() string }
 	require.ErrorAs(t, err, &typed)
 	require.Equal(t, ErrorTypeUnknown, typed.ErrorType())
 	require.EqualValues(t, 1, s.calls.Load())
-	_, err = do(t, tools, fleet.Idempotent, "shout", "again")
+	_, err = do(t, tools, api.Idempotent, "shout", "again")
 	require.NoError(t, err, "with a new session")
 }
 
@@ -197,15 +197,15 @@ func TestALostSessionIsOpenedBeforeTheCall(t *testing.T) {
 	url, forget := serve(t, s)
 	var open atomic.Bool
 	tools := New(&File{Servers: map[string]*Server{"s": {URL: url, Tools: []string{"shout"}, Idempotent: []string{"shout"}}}},
-		"1", slog.New(slog.DiscardHandler), func(provider string, access fleet.ProviderAccess) error {
+		"1", slog.New(slog.DiscardHandler), func(provider string, access api.ProviderAccess) error {
 			require.Equal(t, "mcp.s", provider)
 			open.Store(access.Available)
 			return nil
 		})
-	_, err := do(t, tools, fleet.Idempotent, "shout", "one")
+	_, err := do(t, tools, api.Idempotent, "shout", "one")
 	require.NoError(t, err)
 	forget()
-	_, err = do(t, tools, fleet.Idempotent, "shout", "two")
+	_, err = do(t, tools, api.Idempotent, "shout", "two")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, s.calls.Load())
 	require.True(t, open.Load(), "such agents are preferred")

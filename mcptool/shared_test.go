@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // A call that fails, or that its task gives up, ends no other call: tasks of all tenants share the session.
@@ -25,14 +25,14 @@ func TestACallThatFailsEndsNoOtherCall(t *testing.T) {
 		"arguments that the server refuses": func(tools *Tools) {
 			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow", "arguments": map[string]any{"text": 7}})
 			_, err := tools.Handle(context.Background(), &agent.Task{ID: "other", Payload: payload,
-				RetrySafety: fleet.AtMostOnce})
+				RetrySafety: api.AtMostOnce})
 			require.Error(t, err)
 		},
 		"its time is over": func(tools *Tools) {
 			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow", "arguments": map[string]any{}})
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
-			_, err := tools.Handle(ctx, &agent.Task{ID: "other", Payload: payload, RetrySafety: fleet.AtMostOnce})
+			_, err := tools.Handle(ctx, &agent.Task{ID: "other", Payload: payload, RetrySafety: api.AtMostOnce})
 			require.Error(t, err)
 		},
 	} {
@@ -53,13 +53,13 @@ func TestACallThatFailsEndsNoOtherCall(t *testing.T) {
 			s := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 			t.Cleanup(s.Close)
 			tools := New(&File{Servers: map[string]*Server{"s": {URL: s.URL, Tools: []string{"slow"}}}}, "1", slog.New(slog.DiscardHandler),
-				func(string, fleet.ProviderAccess) error { return nil })
+				func(string, api.ProviderAccess) error { return nil })
 			t.Cleanup(tools.Close)
 			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow"})
 			ended := make(chan error, 1)
 			go func() {
 				_, err := tools.Handle(context.Background(), &agent.Task{ID: "acme's", Payload: payload,
-					RetrySafety: fleet.AtMostOnce})
+					RetrySafety: api.AtMostOnce})
 				ended <- err
 			}()
 			<-began
@@ -81,7 +81,7 @@ func deafTools(t *testing.T) (*Tools, *deafServer) {
 	t.Helper()
 	s := &deafServer{asked: make(chan string, 100)}
 	tools := New(&File{Servers: map[string]*Server{"s": {URL: "http://tools.test", Tools: []string{"shout"}}}}, "1", slog.New(slog.DiscardHandler),
-		func(string, fleet.ProviderAccess) error { return nil })
+		func(string, api.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)
 	tools.servers["s"].client.AddSendingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, _ mcp.Request) (mcp.Result, error) {
@@ -101,7 +101,7 @@ func deafTools(t *testing.T) (*Tools, *deafServer) {
 
 func shout(ctx context.Context, tools *Tools) error {
 	_, err := tools.Handle(ctx, &agent.Task{ID: "t", Payload: json.RawMessage(`{"server":"s","tool":"shout"}`),
-		RetrySafety: fleet.AtMostOnce})
+		RetrySafety: api.AtMostOnce})
 	return err
 }
 

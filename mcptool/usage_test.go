@@ -8,7 +8,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // TestCallsAreMeasured reads the metrics of a call that succeeds and of two that fail.
@@ -19,7 +19,7 @@ func TestCallsAreMeasured(t *testing.T) {
 	url, _ := serve(t, &toolServer{})
 	tools := tools(t, &Server{URL: url})
 	for tool, fails := range map[string]bool{"shout": false, "refuse": true, "fill": true} {
-		_, err := do(t, tools, fleet.Idempotent, tool, "hello")
+		_, err := do(t, tools, api.Idempotent, tool, "hello")
 		require.Equal(t, fails, err != nil, tool)
 	}
 	var all metricdata.ResourceMetrics

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"unicode"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Assignment is a task as an event's data has it.
 type Assignment struct {
 	ID string `json:"id"`
-	fleet.TaskSpec
+	api.TaskSpec
 }
 
 // sent are names that senders have for fields of an assignment.
@@ -28,15 +28,15 @@ var ofEnvelope = strings.Fields("event_id event_type correlation_id causation_id
 	"execution_id step_id")
 
 // commands are types of events whose data is a task of a certain type, which the data may leave out.
-var commands = map[string]string{"InvokeModel": fleet.ModelTask, "InvokeTool": fleet.ToolTask}
+var commands = map[string]string{"InvokeModel": api.ModelTask, "InvokeTool": api.ToolTask}
 
 // ReadAssignment is the task in an event's data, with its full id. Without an id of its own it has that of the event.
 // What is no field of a task is refused: a task must not lose what its sender asked for.
-func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.TaskSpec, err error) {
+func ReadAssignment(e *api.Envelope, data json.RawMessage) (id string, spec api.TaskSpec, err error) {
 	var a Assignment
 	plain, err := plainNames("", data, reflect.TypeFor[Assignment]())
-	if err = cmp.Or(fleet.CheckJSONKeys(data), err); err == nil {
-		err = fleet.CheckGiven(plain, reflect.TypeFor[Assignment]())
+	if err = cmp.Or(api.CheckJSONKeys(data), err); err == nil {
+		err = api.CheckGiven(plain, reflect.TypeFor[Assignment]())
 	}
 	if err != nil {
 		return "", spec, fmt.Errorf("its data is no task: %w", err)
@@ -50,8 +50,8 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 				e.Attr("type"), implied)
 		}
 	}
-	_, own := fleet.CutTenant(InboundID(e))
-	tenant, name := fleet.CutTenant(cmp.Or(a.ID, "e-"+own))
+	_, own := api.CutTenant(InboundID(e))
+	tenant, name := api.CutTenant(cmp.Or(a.ID, "e-"+own))
 	spec = a.TaskSpec
 	spec.Tenant = cmp.Or(spec.Tenant, e.Tenant())
 	for _, other := range []string{spec.Tenant, cmp.Or(tenant, spec.Tenant)} {
@@ -60,7 +60,7 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 		}
 	}
 	spec.StartAt, spec.ExpiresAt, spec.Labels = spec.StartAt.UTC(), spec.ExpiresAt.UTC(), LabelOf(e, spec.Labels)
-	return fleet.Qualify(spec.Tenant, name), spec, cmp.Or(spec.Validate(), fleet.ValidateTaskID(name))
+	return api.Qualify(spec.Tenant, name), spec, cmp.Or(spec.Validate(), api.ValidateTaskID(name))
 }
 
 // plainNames is JSON text that is to be read into t, with the names of t's fields where it has them in camelCase. Text
@@ -107,15 +107,15 @@ func plainNames(at string, text json.RawMessage, t reflect.Type) (json.RawMessag
 			}
 			name = cmp.Or(sent[name], name)
 		}
-		field, known := fleet.FieldAt(t, name)
+		field, known := api.FieldAt(t, name)
 		known = known && !strings.ContainsAny(name, ".[")
 		_, twice := plain[name]
 		switch {
 		case !known:
-			return nil, &fleet.FieldError{Field: at + shown(key), Err: errors.New(
+			return nil, &api.FieldError{Field: at + shown(key), Err: errors.New(
 				"is no field of a task: leave it out, or write it as POST /tasks has it")}
 		case twice:
-			return nil, &fleet.FieldError{Field: at + name, Err: fleet.ErrJSONKeyTwice}
+			return nil, &api.FieldError{Field: at + name, Err: api.ErrJSONKeyTwice}
 		}
 		var err error
 		if plain[name], err = plainNames(at+name+".", given[key], field.Type); err != nil {
@@ -139,7 +139,7 @@ func snake(name string) string {
 
 // shown is a key as a message may show it.
 func shown(key string) string {
-	if len(key) > 64 || fleet.ValidateLine("", key, 64) != nil {
+	if len(key) > 64 || api.ValidateLine("", key, 64) != nil {
 		return "a key"
 	}
 	return key

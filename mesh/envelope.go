@@ -10,7 +10,7 @@ import (
 	"errors"
 	"maps"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Limits of an event and of a batch.
@@ -28,13 +28,13 @@ const (
 )
 
 // InboundID is the id of what becomes of the event. Events with one source and id have the same.
-func InboundID(e *Envelope) string {
+func InboundID(e *api.Envelope) string {
 	sum := sha256.Sum256([]byte(e.Attr("source") + "\x00" + e.Attr("id")))
-	return fleet.Qualify(e.Tenant(), hex.EncodeToString(sum[:16]))
+	return api.Qualify(e.Tenant(), hex.EncodeToString(sum[:16]))
 }
 
 // DataOf is the event's data as JSON; nil: it has none, or other data than JSON.
-func DataOf(e *Envelope) json.RawMessage {
+func DataOf(e *api.Envelope) json.RawMessage {
 	data, isJSON := plainData(e)
 	if !isJSON || len(data) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func DataOf(e *Envelope) json.RawMessage {
 	return data
 }
 
-func plainData(e *Envelope) (data []byte, isJSON bool) {
+func plainData(e *api.Envelope) (data []byte, isJSON bool) {
 	if len(e.Headers) > 0 {
 		return e.Body, json.Valid(e.Body)
 	}
@@ -58,7 +58,7 @@ func plainData(e *Envelope) (data []byte, isJSON bool) {
 }
 
 // DigestOf tells events with one id apart. How an event was sent, and in which trace, does not count.
-func DigestOf(e *Envelope) (string, error) {
+func DigestOf(e *api.Envelope) (string, error) {
 	attributes := map[string]string{}
 	for name, value := range e.Attributes {
 		if name != AttrTraceParent && name != AttrTraceState && name != "datacontenttype" {
@@ -81,12 +81,12 @@ func DigestOf(e *Envelope) (string, error) {
 
 // Complete takes tenant, correlation and causation from the data where the attributes lack them: some senders have them
 // there, by other names.
-func Complete(e *Envelope) {
+func Complete(e *api.Envelope) {
 	var data map[string]json.RawMessage
 	if json.Unmarshal(DataOf(e), &data) != nil {
 		return
 	}
-	for attribute, name := range map[string]string{AttrTenant: "tenantId", AttrCorrelation: "correlationId",
+	for attribute, name := range map[string]string{api.AttrTenant: "tenantId", api.AttrCorrelation: "correlationId",
 		AttrCausation: "causationId"} {
 		var value string
 		if e.Attr(attribute) == "" && json.Unmarshal(data[name], &value) == nil && value != "" {
@@ -96,11 +96,11 @@ func Complete(e *Envelope) {
 }
 
 // LabelOf adds to labels those of what the event starts, as far as there is room.
-func LabelOf(e *Envelope, labels map[string]string) map[string]string {
+func LabelOf(e *api.Envelope, labels map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, labels)
-	for _, own := range [][2]string{{LabelEvent, InboundID(e)}, {fleet.LabelCorrelation, e.Attr(AttrCorrelation)}} {
-		if own[1] != "" && len(all) < fleet.MaxLabels {
+	for _, own := range [][2]string{{LabelEvent, InboundID(e)}, {api.LabelCorrelation, e.Attr(api.AttrCorrelation)}} {
+		if own[1] != "" && len(all) < api.MaxLabels {
 			all[own[0]] = own[1]
 		}
 	}

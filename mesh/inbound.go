@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // MaxProblem bounds in bytes why an event was not dispatched, which is kept for each try.
@@ -23,21 +23,21 @@ const (
 func NextTry(n int) (wait time.Duration, again bool) { return firstTry << (n - 1), n < tries }
 
 // FailEvent notes a try that failed.
-func FailEvent(i *InboundEvent, why string, now time.Time) {
-	i.Tries = append(i.Tries, Try{At: now, Why: why})
+func FailEvent(i *api.InboundEvent, why string, now time.Time) {
+	i.Tries = append(i.Tries, api.DispatchTry{At: now, Why: why})
 	i.Tries = i.Tries[max(0, len(i.Tries)-kept):]
 }
 
 // DecideEvent notes what a person decided.
-func DecideEvent(i *InboundEvent, d EventDecision) {
+func DecideEvent(i *api.InboundEvent, d api.InboundDecision) {
 	i.Decisions = append(i.Decisions, d)
 	i.Decisions = i.Decisions[max(0, len(i.Decisions)-kept):]
 }
 
 // AddDispatches adds what the event has started. What was known before stays as it was.
-func AddDispatches(i *InboundEvent, dispatches []Dispatch) {
+func AddDispatches(i *api.InboundEvent, dispatches []api.Dispatch) {
 	for _, d := range dispatches {
-		if !slices.ContainsFunc(i.Dispatches, func(known Dispatch) bool { return known.ID == d.ID }) {
+		if !slices.ContainsFunc(i.Dispatches, func(known api.Dispatch) bool { return known.ID == d.ID }) {
 			i.Dispatches = append(i.Dispatches, d)
 		}
 	}
@@ -45,8 +45,8 @@ func AddDispatches(i *InboundEvent, dispatches []Dispatch) {
 
 // SettleDispatch notes why something that the event started has died; empty: it lives after all. It reports whether the
 // event has started it.
-func SettleDispatch(i *InboundEvent, id, died string) bool {
-	at := slices.IndexFunc(i.Dispatches, func(d Dispatch) bool { return d.ID == id })
+func SettleDispatch(i *api.InboundEvent, id, died string) bool {
+	at := slices.IndexFunc(i.Dispatches, func(d api.Dispatch) bool { return d.ID == id })
 	if at >= 0 {
 		i.Dispatches[at].Died = died
 	}
@@ -54,7 +54,7 @@ func SettleDispatch(i *InboundEvent, id, died string) bool {
 }
 
 // DeadDispatches are the things that the event started and that have died.
-func DeadDispatches(i *InboundEvent) (dead []Dispatch) {
+func DeadDispatches(i *api.InboundEvent) (dead []api.Dispatch) {
 	for _, d := range i.Dispatches {
 		if d.Died != "" {
 			dead = append(dead, d)
@@ -64,7 +64,7 @@ func DeadDispatches(i *InboundEvent) (dead []Dispatch) {
 }
 
 // ReviveDispatches takes in what lives again: the same task, or the run that repeats one.
-func ReviveDispatches(i *InboundEvent, dispatches []Dispatch) {
+func ReviveDispatches(i *api.InboundEvent, dispatches []api.Dispatch) {
 	for _, d := range dispatches {
 		SettleDispatch(i, cmp.Or(d.RetryOf, d.ID), "")
 	}
@@ -79,8 +79,8 @@ func DispatchKey(eventID, target string) string {
 
 // RunID is the id of the run that an event starts of a job, by the job's full name. With a key, all events that have it
 // start one run.
-func RunID(job string, e *Envelope, key string) string {
-	tenant, name := fleet.CutTenant(job)
+func RunID(job string, e *api.Envelope, key string) string {
+	tenant, name := api.CutTenant(job)
 	parts := []string{tenant, e.Attr("source"), e.Attr("id"), name}
 	if key != "" {
 		parts = []string{tenant, name, key}
@@ -90,5 +90,5 @@ func RunID(job string, e *Envelope, key string) string {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
-	return fleet.Qualify(tenant, name+"-"+hex.EncodeToString(h.Sum(nil)[:12]))
+	return api.Qualify(tenant, name+"-"+hex.EncodeToString(h.Sum(nil)[:12]))
 }

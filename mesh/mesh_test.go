@@ -9,18 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/mesh"
 )
 
-func structured(attributes map[string]string, body string) *mesh.Envelope {
-	return &mesh.Envelope{Attributes: attributes, Body: []byte(body)}
+func structured(attributes map[string]string, body string) *api.Envelope {
+	return &api.Envelope{Attributes: attributes, Body: []byte(body)}
 }
 
 // One event is the same in each mode, however it is written; another is not.
 func TestDigest(t *testing.T) {
 	t.Parallel()
-	digest := func(e *mesh.Envelope) string {
+	digest := func(e *api.Envelope) string {
 		text, err := mesh.DigestOf(e)
 		require.NoError(t, err)
 		return text
@@ -33,7 +33,7 @@ func TestDigest(t *testing.T) {
 		return all
 	}
 	first := digest(structured(own(), `{"id":"1","data":{"a":1,"b":[2]}}`))
-	for name, e := range map[string]*mesh.Envelope{
+	for name, e := range map[string]*api.Envelope{
 		"spaces":    structured(own(), `{"data": {"b": [2], "a": 1}, "id": "1"}`),
 		"binary":    {Attributes: own("datacontenttype", "application/json"), Headers: map[string]string{"Ce-Id": "1"}, Body: []byte(`{"a":1,"b":[2]}`)},
 		"base64":    structured(own(), `{"data_base64":"eyJhIjoxLCJiIjpbMl19"}`),
@@ -41,7 +41,7 @@ func TestDigest(t *testing.T) {
 	} {
 		require.Equal(t, first, digest(e), name)
 	}
-	for name, e := range map[string]*mesh.Envelope{
+	for name, e := range map[string]*api.Envelope{
 		"data":      structured(own(), `{"data":{"a":1.0,"b":[2]}}`),
 		"no data":   structured(own(), `{}`),
 		"subject":   structured(own("subject", "x"), `{"data":{"a":1,"b":[2]}}`),
@@ -57,7 +57,7 @@ func TestEnvelope(t *testing.T) {
 		`{"data":{"tenantId":"acme","correlationId":"c-1"}}`)
 	mesh.Complete(e)
 	require.Equal(t, "acme", e.Tenant())
-	require.Equal(t, "c-1", e.Attr(mesh.AttrCorrelation))
+	require.Equal(t, "c-1", e.Attr(api.AttrCorrelation))
 	require.NoError(t, e.Validate())
 	sum := sha256.Sum256([]byte("/s\x001"))
 	require.Equal(t, "acme:"+hex.EncodeToString(sum[:16]), mesh.InboundID(e))
@@ -68,7 +68,7 @@ func TestEnvelope(t *testing.T) {
 	require.ErrorIs(t, mesh.AssertTenant("acme", "beta"), mesh.ErrTenant)
 	require.NoError(t, mesh.AssertTenant("acme", "acme"))
 
-	binary := &mesh.Envelope{Headers: map[string]string{"Ce-Id": "1"}, Body: []byte("\x00\x01")}
+	binary := &api.Envelope{Headers: map[string]string{"Ce-Id": "1"}, Body: []byte("\x00\x01")}
 	require.Nil(t, mesh.DataOf(binary), "other data than JSON")
 }
 
@@ -96,7 +96,7 @@ func TestAssignments(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, c.id, id)
-			require.True(t, fleet.IsTaskID(id))
+			require.True(t, api.IsTaskID(id))
 			require.Equal(t, "acme", spec.Tenant)
 			require.Equal(t, mesh.InboundID(e), spec.Labels["event"])
 		})
@@ -151,12 +151,12 @@ func TestNoFieldOfAnAssignmentIsLost(t *testing.T) {
 
 func TestRunIDs(t *testing.T) {
 	t.Parallel()
-	event := func(source, id string) *mesh.Envelope {
+	event := func(source, id string) *api.Envelope {
 		return structured(map[string]string{"id": id, "source": source, "tenant": "acme"}, `{}`)
 	}
 	one := mesh.RunID("acme:triage", event("/s", "1"), "")
 	require.Regexp(t, `^acme:triage-[0-9a-f]{24}$`, one)
-	require.True(t, fleet.IsTaskID(one))
+	require.True(t, api.IsTaskID(one))
 	require.Equal(t, one, mesh.RunID("acme:triage", event("/s", "1"), ""))
 	require.NotEqual(t, one, mesh.RunID("acme:triage", event("/t", "1"), ""))
 	require.NotEqual(t, one, mesh.RunID("acme:other", event("/s", "1"), ""))
@@ -178,9 +178,9 @@ func TestTries(t *testing.T) {
 		waits = append(waits, wait)
 	}
 	require.Equal(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}, waits)
-	record := mesh.InboundEvent{}
-	mesh.AddDispatches(&record, []mesh.Dispatch{{ID: "a", Outcome: "started"}})
-	mesh.AddDispatches(&record, []mesh.Dispatch{{ID: "a", Outcome: "already_exists"}, {ID: "b"}})
+	record := api.InboundEvent{}
+	mesh.AddDispatches(&record, []api.Dispatch{{ID: "a", Outcome: "started"}})
+	mesh.AddDispatches(&record, []api.Dispatch{{ID: "a", Outcome: "already_exists"}, {ID: "b"}})
 	require.Len(t, record.Dispatches, 2)
 	require.Equal(t, "started", record.Dispatches[0].Outcome, "what was known stays")
 	for range 30 {

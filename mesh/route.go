@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -31,8 +32,8 @@ const maxCooldown = 10 * time.Minute
 // NextRoute is the route of the next attempt of a task: the first that is not out for the task and does not rest. Where
 // all rest, it is the one that is back first, after wait. none says why no route is left; else it is empty.
 func NextRoute(
-	routes []fleet.Route, history []fleet.Attempt, now time.Time,
-) (route fleet.Route, wait time.Duration, none string) {
+	routes []api.Route, history []api.Attempt, now time.Time,
+) (route api.Route, wait time.Duration, none string) {
 	tooSmall := 0 // the largest window that was too small
 	for i := range history {
 		if a := &history[i]; a.Route != nil && a.ErrorType == ErrorContext {
@@ -59,7 +60,7 @@ func NextRoute(
 }
 
 // standing is how long a route still rests, and whether it is out for the task.
-func standing(r fleet.Route, history []fleet.Attempt, now time.Time) (rest time.Duration, out bool) {
+func standing(r api.Route, history []api.Attempt, now time.Time) (rest time.Duration, out bool) {
 	pause := Cooldown
 	for i := range history {
 		a := &history[i]
@@ -74,11 +75,11 @@ func standing(r fleet.Route, history []fleet.Attempt, now time.Time) (rest time.
 		if ended == nil {
 			ended = a.StartedAt // it was lost with its agent
 		}
-		if a.Outcome == fleet.AttemptReturned && i == len(history)-1 {
+		if a.Outcome == api.AttemptReturned && i == len(history)-1 {
 			rest = max(rest, returned)
 		}
 		switch a.Outcome {
-		case fleet.AttemptFailed, fleet.AttemptTimedOut, fleet.AttemptLost:
+		case api.AttemptFailed, api.AttemptTimedOut, api.AttemptLost:
 		default:
 			continue // it is not the provider that failed
 		}
@@ -94,30 +95,30 @@ func standing(r fleet.Route, history []fleet.Attempt, now time.Time) (rest time.
 // Reroute is what comes after an attempt without a result, of a task with routes that have this history: the next route
 // that works, or the end. next is what would come of a task without routes.
 func Reroute(
-	spec *fleet.TaskSpec, history []fleet.Attempt, next fleet.Redelivery, now time.Time,
+	spec *api.TaskSpec, history []api.Attempt, next fleet.Redelivery, now time.Time,
 ) fleet.Redelivery {
-	if len(spec.Routes) == 0 || next.Status != fleet.TaskRetryWait && next.Status != fleet.TaskQueued {
+	if len(spec.Routes) == 0 || next.Status != api.TaskRetryWait && next.Status != api.TaskQueued {
 		return next
 	}
 	last := &history[len(history)-1]
-	if next.Wait > 0 && last.Outcome != fleet.AttemptFailed && spec.Safety() == fleet.Fenced {
+	if next.Wait > 0 && last.Outcome != api.AttemptFailed && spec.Safety() == api.Fenced {
 		return next // its agent may go on for so long
 	}
 	_, wait, none := NextRoute(spec.Routes, history, now)
-	switch began := last.Outcome != fleet.AttemptReturned; {
+	switch began := last.Outcome != api.AttemptReturned; {
 	case none != "":
-		next.Status, next.Why = fleet.TaskFailed, none+"; last: "+last.Reason
+		next.Status, next.Why = api.TaskFailed, none+"; last: "+last.Reason
 	case began && wait > 0:
-		next.Status, next.Wait = fleet.TaskRetryWait, wait
+		next.Status, next.Wait = api.TaskRetryWait, wait
 	case wait == 0 && (began || next.Tally.Returns <= len(spec.Routes)):
-		next.Status, next.Wait = fleet.TaskQueued, 0
+		next.Status, next.Wait = api.TaskQueued, 0
 	}
 	return next
 }
 
 // RouteWait is how long an attempt waits for an agent before the next route is tried, after so many deliveries in a row
 // that no agent took; 0: as long as the task may.
-func RouteWait(spec *fleet.TaskSpec, returns int) time.Duration {
+func RouteWait(spec *api.TaskSpec, returns int) time.Duration {
 	if len(spec.Routes) < 2 {
 		return 0
 	}
@@ -127,7 +128,7 @@ func RouteWait(spec *fleet.TaskSpec, returns int) time.Duration {
 // WithRoute is a task's payload with the route of an attempt, as "route".
 //
 //workflowcheck:ignore
-func WithRoute(payload json.RawMessage, route fleet.Route) json.RawMessage {
+func WithRoute(payload json.RawMessage, route api.Route) json.RawMessage {
 	var object map[string]json.RawMessage
 	text, err := json.Marshal(route)
 	if err != nil || json.Unmarshal(payload, &object) != nil || object == nil {

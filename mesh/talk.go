@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // MaxTalkBytes bounds what the turns of a model and its tools add to their conversation. Each turn's task has it whole.
@@ -12,24 +14,24 @@ const MaxTalkBytes = 256 << 10
 // ReadAnswer reads the result of a task that called a model.
 //
 //workflowcheck:ignore
-func ReadAnswer(result json.RawMessage) (answer Answer) {
+func ReadAnswer(result json.RawMessage) (answer api.ModelAnswer) {
 	_ = json.Unmarshal(result, &answer) // what is no answer has no text, and calls nothing
 	return answer
 }
 
 // MessageOf is the answer as a message.
-func MessageOf(a Answer) Message {
-	return Message{Role: "assistant", Content: a.Text, ToolCalls: a.ToolCalls}
+func MessageOf(a api.ModelAnswer) api.ModelMessage {
+	return api.ModelMessage{Role: "assistant", Content: a.Text, ToolCalls: a.ToolCalls}
 }
 
 // NotAccepted is the message about an answer with which something is wrong.
-func NotAccepted(errors []string) Message {
-	return Message{Role: "user", Content: "Your answer was not accepted:\n- " + strings.Join(errors, "\n- ") +
+func NotAccepted(errors []string) api.ModelMessage {
+	return api.ModelMessage{Role: "user", Content: "Your answer was not accepted:\n- " + strings.Join(errors, "\n- ") +
 		"\nAnswer again, with all of this corrected."}
 }
 
 // Talk is what the turns of a model and its tools have added to their conversation.
-type Talk []Message
+type Talk []api.ModelMessage
 
 // Bytes are those of the talk as JSON.
 //
@@ -46,7 +48,7 @@ func (t Talk) Bytes() int {
 }
 
 // Add is the talk with more messages. ok is false, and it is as before, if it would be too long.
-func (t Talk) Add(more ...Message) (longer Talk, ok bool) {
+func (t Talk) Add(more ...api.ModelMessage) (longer Talk, ok bool) {
 	if longer = append(slices.Clip(t), more...); longer.Bytes() > MaxTalkBytes {
 		return t, false
 	}
@@ -57,7 +59,7 @@ func (t Talk) Add(more ...Message) (longer Talk, ok bool) {
 const tooLong = "the result does not fit into the conversation any more"
 
 // Calls are those that the talk ends with, and that have no answers yet.
-func (t Talk) Calls() []ToolCall {
+func (t Talk) Calls() []api.ToolCall {
 	if len(t) == 0 {
 		return nil
 	}
@@ -69,7 +71,7 @@ func (t Talk) Calls() []ToolCall {
 func (t Talk) Told(results []json.RawMessage, failures []string) (longer Talk, full bool) {
 	longer = t
 	for i, call := range t.Calls() {
-		m := Message{Role: "tool", ToolCallID: call.ID, Content: failures[i], Failed: failures[i] != ""}
+		m := api.ModelMessage{Role: "tool", ToolCallID: call.ID, Content: failures[i], Failed: failures[i] != ""}
 		if !m.Failed {
 			m.Content = toolText(results[i])
 		}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
 )
 
@@ -66,7 +66,7 @@ func Read(path string) (*File, error) {
 			wrong(field, "must say kind and key_env")
 			continue
 		}
-		if fleet.ValidateID("provider", name) != nil {
+		if api.ValidateID("provider", name) != nil {
 			wrong(field, "must be a name like openai or my-models")
 		}
 		kind, known := kinds[p.Kind]
@@ -107,7 +107,7 @@ func (f *File) names() []string { return slices.Sorted(maps.Keys(f.Providers)) }
 func (f *File) Capabilities() []string {
 	names := f.names()
 	for i, name := range names {
-		names[i] = fleet.ModelCapability(name)
+		names[i] = api.ModelCapability(name)
 	}
 	return names
 }

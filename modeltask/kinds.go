@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/payload"
 )
@@ -175,7 +176,7 @@ func readOpenAI(data []byte) (result Result, err error) {
 		if json.Unmarshal(arguments, &text) == nil && json.Valid([]byte(cmp.Or(text, "{}"))) {
 			arguments = json.RawMessage(cmp.Or(text, "{}")) // else it stays the text that it is
 		}
-		call := mesh.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: arguments}
+		call := api.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: arguments}
 		result.ToolCalls = append(result.ToolCalls, call)
 	}
 	result.Invocation = Invocation{ID: a.ID, AnsweredBy: a.Model, Usage: mesh.Usage{InputTokens: a.Usage.Prompt,
@@ -208,7 +209,7 @@ func readAnthropic(data []byte) (result Result, err error) {
 		case "text":
 			result.Text += part.Text
 		case "tool_use":
-			call := mesh.ToolCall{ID: part.ID, Name: part.Name, Arguments: part.Input}
+			call := api.ToolCall{ID: part.ID, Name: part.Name, Arguments: part.Input}
 			result.ToolCalls = append(result.ToolCalls, call)
 		}
 	}

@@ -25,26 +25,26 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/payload"
 )
 
 // Type is the type of tasks that call models.
-const Type = fleet.ModelTask
+const Type = api.ModelTask
 
 // maxAnswer bounds what is read of an answer, in bytes.
 const maxAnswer = 4 << 20
 
 // Message is one message of a conversation.
-type Message = mesh.Message
+type Message = api.ModelMessage
 
 // Request is the payload of a task.
 type Request struct{ payload.Model }
 
 // Result is the result of a task.
 type Result struct {
-	mesh.Answer
+	api.ModelAnswer
 	// Output is the text as JSON, if it is an object or a list.
 	Output       json.RawMessage `json:"output,omitempty"`
 	FinishReason string          `json:"finish_reason"`
@@ -68,14 +68,14 @@ type Invocation struct {
 type Models struct {
 	providers map[string]*Provider
 	client    *http.Client
-	limited   func(provider string, access fleet.ProviderAccess) error
+	limited   func(provider string, access api.ProviderAccess) error
 	usage     usage
 }
 
 // New makes it. limited learns until when a provider limits the agent's rate.
-func New(f *File, limited func(string, fleet.ProviderAccess) error) (*Models, error) {
+func New(f *File, limited func(string, api.ProviderAccess) error) (*Models, error) {
 	for name := range f.Providers {
-		if err := limited(name, fleet.ProviderAccess{Available: true}); err != nil {
+		if err := limited(name, api.ProviderAccess{Available: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +110,7 @@ func (m *Models) Handle(ctx context.Context, task *agent.Task) (any, error) {
 			attribute.String("gen_ai.provider.name", r.Route.Provider),
 			attribute.String("gen_ai.request.model", r.Route.Model)))
 	defer span.End()
-	if id := task.Labels[fleet.LabelCorrelation]; id != "" {
+	if id := task.Labels[api.LabelCorrelation]; id != "" {
 		span.SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
 	begun := time.Now()
@@ -201,7 +201,7 @@ func (m *Models) send(ctx context.Context, p *Provider, name string, body []byte
 	wrong := errorOf(response.StatusCode, data)
 	if wrong == mesh.ErrorRateLimited {
 		until := retryAfter(response.Header.Get("Retry-After"), time.Now()).UTC()
-		_ = m.limited(name, fleet.ProviderAccess{Available: true, RateLimitedUntil: &until})
+		_ = m.limited(name, api.ProviderAccess{Available: true, RateLimitedUntil: &until})
 	}
 	return nil, failed(wrong, fmt.Sprintf("%s answered %d: %s", name, response.StatusCode, reason(data)))
 }

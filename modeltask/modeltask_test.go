@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/mesh"
 )
 
@@ -29,14 +29,14 @@ const anthropicAnswer = `{"id":"m-1","model":"claude-1","content":[{"type":"text
 	"stop_reason":"end_turn","usage":{"input_tokens":7,"output_tokens":2,"cache_read_input_tokens":1}}`
 
 // ask has one provider answer one task.
-func ask(t *testing.T, kind, payload string, answer http.HandlerFunc) (*Result, string, map[string]fleet.ProviderAccess) {
+func ask(t *testing.T, kind, payload string, answer http.HandlerFunc) (*Result, string, map[string]api.ProviderAccess) {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	known := map[string]fleet.ProviderAccess{}
+	known := map[string]api.ProviderAccess{}
 	models, err := New(&File{Providers: map[string]*Provider{"p": {Kind: kind, URL: server.URL, KeyEnv: "MODEL_TEST_KEY",
 		Prices: map[string]Price{"m": {In: 1000, Out: 2000}}}}},
-		func(name string, access fleet.ProviderAccess) error { known[name] = access; return nil })
+		func(name string, access api.ProviderAccess) error { known[name] = access; return nil })
 	require.NoError(t, err)
 	got, err := models.Handle(t.Context(), &agent.Task{Attempt: 2, Payload: json.RawMessage(payload)})
 	if err != nil {

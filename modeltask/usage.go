@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // usage are the metrics of calls, by OpenTelemetry's conventions for generative AI.
@@ -46,7 +46,7 @@ func powers(first, times float64, n int) (list []float64) {
 }
 
 // record records a call; wrong is the type of its error, or empty.
-func (u *usage) record(ctx context.Context, r *fleet.Route, i *Invocation, wrong string, took time.Duration) {
+func (u *usage) record(ctx context.Context, r *api.Route, i *Invocation, wrong string, took time.Duration) {
 	attributes := []attribute.KeyValue{attribute.String("gen_ai.operation.name", "chat"),
 		attribute.String("gen_ai.provider.name", r.Provider), attribute.String("gen_ai.request.model", r.Model)}
 	if i.AnsweredBy != "" {

@@ -12,8 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/api"
 )
 
 // Problem is one thing that is wrong with a payload.
@@ -66,11 +65,11 @@ type Tool struct {
 // Model is the payload of a task of type model: a call of a model. Route is put in for each attempt; Feedback and Note
 // for corrections.
 type Model struct {
-	Messages    []mesh.Message `json:"messages"`
-	Tools       []Tool         `json:"tools,omitempty"`
-	MaxTokens   int            `json:"max_tokens,omitempty"`
-	Temperature *float64       `json:"temperature,omitempty"`
-	Route       fleet.Route    `json:"route,omitzero"`
+	Messages    []api.ModelMessage `json:"messages"`
+	Tools       []Tool             `json:"tools,omitempty"`
+	MaxTokens   int                `json:"max_tokens,omitempty"`
+	Temperature *float64           `json:"temperature,omitempty"`
+	Route       api.Route          `json:"route,omitzero"`
 	Feedback    []struct {
 		Errors []string        `json:"errors"`
 		Output json.RawMessage `json:"output"`
@@ -79,13 +78,13 @@ type Model struct {
 }
 
 // ReadExec reads the payload of a task of type exec.
-func ReadExec(value json.RawMessage) (Exec, error) { return read[Exec](fleet.ExecType, value) }
+func ReadExec(value json.RawMessage) (Exec, error) { return read[Exec](api.ExecType, value) }
 
 // ReadCall reads the payload of a task of type mcp-tool.
-func ReadCall(value json.RawMessage) (Call, error) { return read[Call](fleet.ToolTask, value) }
+func ReadCall(value json.RawMessage) (Call, error) { return read[Call](api.ToolTask, value) }
 
 // ReadModel reads the payload of a task of type model.
-func ReadModel(value json.RawMessage) (Model, error) { return read[Model](fleet.ModelTask, value) }
+func ReadModel(value json.RawMessage) (Model, error) { return read[Model](api.ModelTask, value) }
 
 func read[T any](taskType string, value json.RawMessage) (payload T, err error) {
 	written, err := Check(taskType, field, value)
@@ -130,7 +129,7 @@ func Template(taskType, at string, value json.RawMessage) (taken []string, probl
 
 // Task checks the payload of a task, and what its type needs beside it, and writes as text what stands where only text
 // fits. The error is an *Error.
-func Task(spec *fleet.TaskSpec) error {
+func Task(spec *api.TaskSpec) error {
 	if shapes[spec.Type] == nil {
 		return nil
 	}
@@ -146,10 +145,10 @@ func Task(spec *fleet.TaskSpec) error {
 }
 
 // Routes says what is wrong with the routes of a task: one that calls a model needs some; empty: nothing.
-func Routes(taskType string, routes []fleet.Route, value json.RawMessage) string {
+func Routes(taskType string, routes []api.Route, value json.RawMessage) string {
 	var own struct{ Route json.RawMessage }
 	err := json.Unmarshal(value, &own) // of an expression, which may give a route
-	if taskType != fleet.ModelTask || len(routes) > 0 || err != nil || own.Route != nil {
+	if taskType != api.ModelTask || len(routes) > 0 || err != nil || own.Route != nil {
 		return ""
 	}
 	return "is missing: name the providers and models to ask, like [{provider: openai, model: gpt-5}]"
@@ -157,7 +156,7 @@ func Routes(taskType string, routes []fleet.Route, value json.RawMessage) string
 
 // Elements checks the payloads of an array's elements, and writes them as Task does. Without items all have the payload
 // of the task.
-func Elements(spec *fleet.TaskSpec, items []json.RawMessage) error {
+func Elements(spec *api.TaskSpec, items []json.RawMessage) error {
 	if shapes[spec.Type] == nil {
 		return nil
 	}
@@ -175,19 +174,19 @@ func Elements(spec *fleet.TaskSpec, items []json.RawMessage) error {
 }
 
 // shapes are the payloads by the type of task.
-var shapes = map[string]*shape{fleet.ExecType: execShape(), fleet.ToolTask: callShape(), fleet.ModelTask: modelShape()}
+var shapes = map[string]*shape{api.ExecType: execShape(), api.ToolTask: callShape(), api.ModelTask: modelShape()}
 
 // Form is the Go type of a type's payload; nil: it is not defined here.
 func Form(taskType string) reflect.Type { return forms[taskType] }
 
-var forms = map[string]reflect.Type{fleet.ExecType: reflect.TypeFor[Exec](), fleet.ToolTask: reflect.TypeFor[Call](),
-	fleet.ModelTask: reflect.TypeFor[Model]()}
+var forms = map[string]reflect.Type{api.ExecType: reflect.TypeFor[Exec](), api.ToolTask: reflect.TypeFor[Call](),
+	api.ModelTask: reflect.TypeFor[Model]()}
 
 // examples are what a payload looks like, for those who have none.
 var examples = map[string]string{
-	fleet.ExecType:  "{command: [make, test]}",
-	fleet.ToolTask:  "{server: tracker, tool: search, arguments: {query: open}}",
-	fleet.ModelTask: "{messages: [{role: user, content: hello}]}",
+	api.ExecType:  "{command: [make, test]}",
+	api.ToolTask:  "{server: tracker, tool: search, arguments: {query: open}}",
+	api.ModelTask: "{messages: [{role: user, content: hello}]}",
 }
 
 // payload reads a whole payload.
@@ -241,7 +240,7 @@ func callShape() *shape {
 	const wrong = "must be the name of a server, as the agents' operator wrote it: a-z, 0-9, ., _ and -"
 	return record(
 		required("server", "The server that has the tool, as agents name it. The agent has the capability mcp.SERVER.",
-			text(textRule{least: 1, empty: wrong, most: fleet.MaxIDLength - len(fleet.ToolCapability("")),
+			text(textRule{least: 1, empty: wrong, most: api.MaxIDLength - len(api.ToolCapability("")),
 				tooLong: wrong,
 				pattern: idPattern, wrong: wrong})),
 		required("tool", "The tool.", text(textRule{least: 1, empty: "is empty: name the tool to call"})),
@@ -280,7 +279,7 @@ func modelShape() *shape {
 		optional("route", "The provider and model to ask, where the task has no routes; each attempt has its route here.",
 			record(
 				required("provider", "The provider, as agents name it.", text(textRule{least: 1, empty: provider,
-					most: fleet.MaxIDLength, tooLong: provider, pattern: idPattern, wrong: provider})),
+					most: api.MaxIDLength, tooLong: provider, pattern: idPattern, wrong: provider})),
 				required("model", "The model, as the provider names it.", text(name)),
 				optional("window", "How many tokens a conversation may have.", whole(0)))),
 		optional("feedback", "What was wrong with the answers so far; put in for corrections.",

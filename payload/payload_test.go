@@ -9,7 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/payload"
 )
 
@@ -193,13 +193,13 @@ func TestTemplatesAreCheckedAsFarAsTheyAreKnown(t *testing.T) {
 
 func TestTasksOfOtherTypesPass(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, payload.Task(&fleet.TaskSpec{Type: "echo", Payload: json.RawMessage(`[`)}))
-	require.NoError(t, payload.Elements(&fleet.TaskSpec{Type: "echo"}, nil))
+	require.NoError(t, payload.Task(&api.TaskSpec{Type: "echo", Payload: json.RawMessage(`[`)}))
+	require.NoError(t, payload.Elements(&api.TaskSpec{Type: "echo"}, nil))
 }
 
 func TestElementsOfArraysAreChecked(t *testing.T) {
 	t.Parallel()
-	exec := fleet.TaskSpec{Type: "exec"}
+	exec := api.TaskSpec{Type: "exec"}
 	require.ErrorContains(t, payload.Elements(&exec, nil), "payload: is missing")
 	require.ErrorContains(t, payload.Elements(&exec,
 		[]json.RawMessage{[]byte(`{"command":["a"]}`), []byte(`1`)}), "items[1]: must be like")
@@ -210,9 +210,9 @@ func TestElementsOfArraysAreChecked(t *testing.T) {
 
 func TestAModelNeedsARoute(t *testing.T) {
 	t.Parallel()
-	spec := fleet.TaskSpec{Type: "model", Payload: json.RawMessage(`{"messages":[{"role":"user","content":1.10}]}`)}
+	spec := api.TaskSpec{Type: "model", Payload: json.RawMessage(`{"messages":[{"role":"user","content":1.10}]}`)}
 	require.ErrorContains(t, payload.Task(&spec), "routes: is missing: name the providers")
-	spec.Routes = []fleet.Route{{Provider: "p", Model: "m"}}
+	spec.Routes = []api.Route{{Provider: "p", Model: "m"}}
 	require.NoError(t, payload.Task(&spec))
 	require.JSONEq(t, `{"messages":[{"role":"user","content":"1.10"}]}`, string(spec.Payload))
 	spec.Routes, spec.Payload = nil, json.RawMessage(

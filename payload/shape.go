@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spelling"
 )
 
@@ -291,7 +291,7 @@ func (r *reader) members(at string, value json.RawMessage, do func(key, field st
 	seen := map[string]bool{}
 	r.out.WriteByte('{')
 	each(value, func(key string, item json.RawMessage) bool {
-		field := at + "." + fleet.Printable(strings.ToValidUTF8(key[:min(len(key), maxKey)], ""))
+		field := at + "." + api.Printable(strings.ToValidUTF8(key[:min(len(key), maxKey)], ""))
 		if len(seen) > 0 {
 			r.out.WriteByte(',')
 		}

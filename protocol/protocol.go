@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Paths. {id} is the agent's id.
@@ -31,8 +31,8 @@ type Register struct {
 	InstanceID   string `json:"instance_id" minLength:"8" maxLength:"64" pattern:"^[0-9A-Za-z._:-]+$" doc:"Random, new for each process."`
 	Registration int64  `json:"registration,omitempty" minimum:"1" doc:"Counts the registrations that this process sends, from 1. One that arrives after a later one is refused."`
 	Cluster      string `json:"cluster"`
-	fleet.AgentProfile
-	Providers fleet.Providers  `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
+	api.AgentProfile
+	Providers api.Providers    `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
 	Running   []RunningAttempt `json:"running,omitempty" maxItems:"10000" doc:"Attempts this process still runs, when it re-attaches."`
 	// Bundles: the agent knows assignments with elements. One that does not is given elements one by one.
 	Bundles bool `json:"bundles,omitempty" doc:"The agent takes assignments with elements. Left out: it is given the elements of arrays one by one."`
@@ -44,11 +44,11 @@ type Registered struct {
 	Epoch        int64  `json:"epoch"`
 	HubID        string `json:"hub_id"`
 	// HeartbeatInterval is the longest a poll is held, and so the longest between two polls.
-	HeartbeatInterval fleet.Duration `json:"heartbeat_interval"`
+	HeartbeatInterval api.Duration `json:"heartbeat_interval"`
 	// FailureThreshold is the silence after which the hub gives the session up.
-	FailureThreshold fleet.Duration `json:"failure_threshold"`
+	FailureThreshold api.Duration `json:"failure_threshold"`
 	// Lease is how long after *sending* a poll that was answered the agent may go on with fenced work.
-	Lease fleet.Duration `json:"lease"`
+	Lease api.Duration `json:"lease"`
 }
 
 // RunningAttempt is one attempt the agent has, as it reports it in every poll.
@@ -57,19 +57,19 @@ type RunningAttempt struct {
 	Attempt    int             `json:"attempt"`
 	Token      string          `json:"token,omitempty" doc:"The attempt token. Required in register and in the first poll that lists the attempt."`
 	StartedAt  *time.Time      `json:"started_at,omitempty"`
-	Progress   *fleet.Progress `json:"progress,omitempty"`
+	Progress   *api.Progress   `json:"progress,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Newest checkpoint, when it changed since the last poll."`
 	// CheckpointDigest goes with the checkpoint wherever that goes.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty" maxLength:"64" doc:"The SHA-256, in hex, of the checkpoint with sorted keys and without blanks. It comes back with it, and an agent that finds another gives the attempt up with the error_type checkpoint_damaged. Left out: nobody looks."`
 	// Beacons counts signs of life from the handler itself, and BeaconAge is how long ago the last one was. A task's
 	// beacon_timeout watches them.
-	Beacons   int64           `json:"beacons,omitempty"`
-	BeaconAge *fleet.Duration `json:"beacon_age,omitempty" least:"0s" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
+	Beacons   int64         `json:"beacons,omitempty"`
+	BeaconAge *api.Duration `json:"beacon_age,omitempty" least:"0s" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
 	// Unreadable belongs to Poll.Returned: why the agent cannot read the assignment. It does not repeat what stood
 	// there.
 	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`
 	// Health is what the checks of an instance have found.
-	Health fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of an instance with a health check: how well it is."`
+	Health api.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of an instance with a health check: how well it is."`
 	// HealthChanges tells that health has changed and changed back between two polls.
 	HealthChanges int64 `json:"health_changes,omitempty" minimum:"0" doc:"How often health has changed since the attempt began. Left out: what happens between two polls is not known."`
 	// HealthTurns tells of single checks, of which health does not tell at once.
@@ -122,7 +122,7 @@ type Poll struct {
 	Metrics  Metrics          `json:"metrics,omitzero"`
 	Counters Counters         `json:"counters,omitzero"`
 	// Providers are the outside services that the agent tells about; absent: as before.
-	Providers fleet.Providers `json:"providers,omitempty" doc:"Access to outside services, by name; absent: as before."`
+	Providers api.Providers `json:"providers,omitempty" doc:"Access to outside services, by name; absent: as before."`
 	// Health is the agent's own opinion of itself, 0 (failed) to 1 (healthy); absent means 1.
 	Health *float64 `json:"health,omitempty" minimum:"0" maximum:"1"`
 	// HealthNote says why, in a line for people.
@@ -130,11 +130,11 @@ type Poll struct {
 	// Stopping says the agent takes nothing new; it finishes what it runs and then says goodbye.
 	Stopping bool `json:"stopping,omitempty"`
 	// State tells of the state that the agent keeps for its cluster; absent: as before, or it keeps none.
-	State *fleet.StateSummary `json:"state,omitempty" doc:"Of the state that it shares with its cluster; absent: as before."`
+	State *api.StateSummary `json:"state,omitempty" doc:"Of the state that it shares with its cluster; absent: as before."`
 	// Returned lists attempts the agent hands back without having begun them.
 	Returned []RunningAttempt `json:"returned,omitempty" maxItems:"10000"`
 	// Lease is the length that the agent counts with: the newest that it was told.
-	Lease fleet.Duration `json:"lease,omitempty" doc:"The lease that the agent counts with, the newest that it read. Absent: that of its registration for good; then no answer has another."`
+	Lease api.Duration `json:"lease,omitempty" doc:"The lease that the agent counts with, the newest that it read. Absent: that of its registration for good; then no answer has another."`
 }
 
 // Polled is the hub's answer: at once when there is something to say, else empty after the heartbeat interval.
@@ -144,7 +144,7 @@ type Polled struct {
 	// LeaseHeld is true when this answer does not renew the agent's lease: the hub itself has lost touch with Temporal.
 	LeaseHeld bool `json:"lease_held,omitempty" doc:"This answer does not renew the lease; fenced work must stop when it runs out."`
 	// Lease is the new length of the lease: the cluster's settings have changed.
-	Lease fleet.Duration `json:"lease,omitempty" doc:"The lease has another length from the renewal by this answer on. Absent: as before. Only for agents whose polls name their lease."`
+	Lease api.Duration `json:"lease,omitempty" doc:"The lease has another length from the renewal by this answer on. Absent: as before. Only for agents whose polls name their lease."`
 }
 
 // Assignment gives one attempt to the agent. It counts as accepted when the agent's next poll lists it as running.
@@ -155,9 +155,9 @@ type Assignment struct {
 	Cluster          string            `json:"cluster"`
 	Payload          json.RawMessage   `json:"payload,omitempty"`
 	Token            string            `json:"token" doc:"Opaque and sealed: only this agent, in this session, can use it."`
-	RetrySafety      fleet.RetrySafety `json:"retry_safety"`
-	Timeout          fleet.Duration    `json:"timeout,omitempty" doc:"How long the handler may run."`
-	Beacon           fleet.Duration    `json:"beacon_timeout,omitempty"`
+	RetrySafety      api.RetrySafety   `json:"retry_safety"`
+	Timeout          api.Duration      `json:"timeout,omitempty" doc:"How long the handler may run."`
+	Beacon           api.Duration      `json:"beacon_timeout,omitempty"`
 	Checkpoint       json.RawMessage   `json:"checkpoint,omitempty" doc:"Newest checkpoint of an earlier attempt."`
 	CheckpointDigest string            `json:"checkpoint_digest,omitempty" doc:"What the agent that made the checkpoint sent with it."`
 	Labels           map[string]string `json:"labels,omitempty"`
@@ -165,20 +165,20 @@ type Assignment struct {
 	Shard            *int              `json:"shard,omitempty" doc:"The shard of a sharded cluster that the task belongs to."`
 	TransferredFrom  string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
 	// Allocation is what the task gets of what it asks for; absent: it asks for nothing.
-	Allocation *fleet.Allocation `json:"allocation,omitempty" doc:"What it gets of the agent's resources, devices, volumes and ports."`
+	Allocation *api.Allocation `json:"allocation,omitempty" doc:"What it gets of the agent's resources, devices, volumes and ports."`
 	// Elements make the assignment a bundle: the handler of the type runs for each of them, one after another.
-	Elements []fleet.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
+	Elements []api.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
 	// ResultLimit is how many bytes the result may have, or the results of the elements together.
 	ResultLimit int `json:"result_limit,omitempty" doc:"How many bytes the output may have as JSON; of a bundle, those of its elements together. Left out: 1 MiB."`
 	// Element is the place in its array of an assignment's task that is one element.
-	Element        *int            `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
-	StopGrace      *fleet.Duration `json:"stop_grace,omitempty" least:"0s" doc:"How long the work has to end once it was asked to. Absent: as the agent does by itself."`
-	IdempotencyKey string          `json:"idempotency_key,omitempty" doc:"The same for every attempt of the work: the step's of its run, or what the task was submitted with. Absent: the task's id is."`
-	DeadlineAt     *time.Time      `json:"deadline_at,omitempty" doc:"When the work ends in any case: the deadline of its step or run. Absent: only the timeout holds."`
+	Element        *int          `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
+	StopGrace      *api.Duration `json:"stop_grace,omitempty" least:"0s" doc:"How long the work has to end once it was asked to. Absent: as the agent does by itself."`
+	IdempotencyKey string        `json:"idempotency_key,omitempty" doc:"The same for every attempt of the work: the step's of its run, or what the task was submitted with. Absent: the task's id is."`
+	DeadlineAt     *time.Time    `json:"deadline_at,omitempty" doc:"When the work ends in any case: the deadline of its step or run. Absent: only the timeout holds."`
 	// Instance is set of an assignment whose task is an instance of a job.
-	Instance    *fleet.InstanceOf `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
-	TraceParent string            `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
-	TraceState  string            `json:"tracestate,omitempty"`
+	Instance    *api.InstanceOf `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
+	TraceParent string          `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
+	TraceState  string          `json:"tracestate,omitempty"`
 }
 
 // CommandType names what the hub asks of an agent.
@@ -202,7 +202,7 @@ type Command struct {
 	Type    CommandType `json:"type"`
 	TaskID  string      `json:"task_id,omitempty"`
 	Attempt int         `json:"attempt,omitempty"`
-	Role    fleet.Role  `json:"role,omitempty"`
+	Role    api.Role    `json:"role,omitempty"`
 	Leader  string      `json:"leader,omitempty"`
 	Epoch   int64       `json:"epoch,omitempty"`
 	Shards  []int       `json:"shards,omitempty"`
@@ -210,39 +210,39 @@ type Command struct {
 	Targets []string `json:"targets,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
 	// After, Hold and Every belong to CommandLog.
-	After int64          `json:"after,omitempty"`
-	Hold  fleet.Duration `json:"hold,omitempty"`
-	Every fleet.Duration `json:"every,omitempty"`
+	After int64        `json:"after,omitempty"`
+	Hold  api.Duration `json:"hold,omitempty"`
+	Every api.Duration `json:"every,omitempty"`
 	// Request, Refs and Entries belong to CommandState and CommandSync.
-	Request string             `json:"request,omitempty"`
-	Refs    []fleet.StateRef   `json:"refs,omitempty"`
-	Entries []fleet.StateEntry `json:"entries,omitempty"`
+	Request string           `json:"request,omitempty"`
+	Refs    []api.StateRef   `json:"refs,omitempty"`
+	Entries []api.StateEntry `json:"entries,omitempty"`
 }
 
 // Result reports how an attempt ended. Outcome is completed, failed, timed_out or cancelled. Send it again until it is
 // answered:
 // 200 accepted, 409 superseded (drop it), other 4xx (drop it and log), 5xx or no answer (retry).
 type Result struct {
-	Token        string               `json:"token"`
-	Attempt      int                  `json:"attempt"`
-	Outcome      fleet.AttemptOutcome `json:"outcome" enum:"completed,failed,timed_out,cancelled"`
-	Output       json.RawMessage      `json:"output,omitempty" doc:"The result, any JSON up to 1 MiB."`
-	Error        string               `json:"error,omitempty" maxLength:"8192"`
-	ErrorType    string               `json:"error_type,omitempty" maxLength:"128" doc:"What kind of failure it is; a task may list types that must not be tried again."`
-	NonRetryable bool                 `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
-	Stuck        bool                 `json:"stuck,omitempty" doc:"With timed_out: the handler ignores that it must stop and may still be at work."`
+	Token        string             `json:"token"`
+	Attempt      int                `json:"attempt"`
+	Outcome      api.AttemptOutcome `json:"outcome" enum:"completed,failed,timed_out,cancelled"`
+	Output       json.RawMessage    `json:"output,omitempty" doc:"The result, any JSON up to 1 MiB."`
+	Error        string             `json:"error,omitempty" maxLength:"8192"`
+	ErrorType    string             `json:"error_type,omitempty" maxLength:"128" doc:"What kind of failure it is; a task may list types that must not be tried again."`
+	NonRetryable bool               `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
+	Stuck        bool               `json:"stuck,omitempty" doc:"With timed_out: the handler ignores that it must stop and may still be at work."`
 	// Elements are the results of a bundle, with the outcome completed. What is not listed did not end here, and is
 	// delivered again.
-	Elements  []fleet.ElementResult `json:"elements,omitempty" maxItems:"100" doc:"Of a bundle, with the outcome completed: how its elements ended. Those left out were not done, and are delivered again."`
-	StartedAt time.Time             `json:"started_at"`
-	EndedAt   time.Time             `json:"ended_at"`
+	Elements  []api.ElementResult `json:"elements,omitempty" maxItems:"100" doc:"Of a bundle, with the outcome completed: how its elements ended. Those left out were not done, and are delivered again."`
+	StartedAt time.Time           `json:"started_at"`
+	EndedAt   time.Time           `json:"ended_at"`
 	// Log is the end of what the attempt wrote; it is kept with the task. Absent: what the hub has of it is kept.
-	Log []fleet.LogLine `json:"log,omitempty" maxItems:"500" doc:"The end of what the attempt wrote, at most 64 KiB of text. It is kept with the task."`
+	Log []api.LogLine `json:"log,omitempty" maxItems:"500" doc:"The end of what the attempt wrote, at most 64 KiB of text. It is kept with the task."`
 }
 
 // Outcomes are those of what the result tells of: of the elements of a bundle, or the attempt's own.
-func (r *Result) Outcomes() iter.Seq[fleet.AttemptOutcome] {
-	return func(yield func(fleet.AttemptOutcome) bool) {
+func (r *Result) Outcomes() iter.Seq[api.AttemptOutcome] {
+	return func(yield func(api.AttemptOutcome) bool) {
 		if len(r.Elements) == 0 {
 			yield(r.Outcome)
 			return
@@ -262,12 +262,12 @@ type ResultAccepted struct {
 
 // Problem is an RFC 9457 error body. Code is stable; Detail is for people and never repeats the submitted value.
 type Problem struct {
-	Type   string         `json:"type,omitempty"`
-	Title  string         `json:"title"`
-	Status int            `json:"status"`
-	Detail string         `json:"detail,omitempty"`
-	Code   string         `json:"code"`
-	Errors []ProblemField `json:"errors,omitempty"`
+	Type   string             `json:"type,omitempty"`
+	Title  string             `json:"title"`
+	Status int                `json:"status"`
+	Detail string             `json:"detail,omitempty"`
+	Code   string             `json:"code"`
+	Errors []api.ProblemField `json:"errors,omitempty"`
 }
 
 // Codes of problems. A code never changes its meaning.
@@ -314,8 +314,8 @@ const (
 
 // Log has lines of an attempt that a hub asked for. It may have none: that says that there are no more yet.
 type Log struct {
-	Attempt int             `json:"attempt"`
-	Lines   []fleet.LogLine `json:"lines,omitempty" maxItems:"500"`
+	Attempt int           `json:"attempt"`
+	Lines   []api.LogLine `json:"lines,omitempty" maxItems:"500"`
 }
 
 // LogTaken answers a Log.
@@ -339,12 +339,12 @@ const (
 // StateReport answers a CommandState or a CommandSync.
 type StateReport struct {
 	// Request is the command's.
-	Request    string             `json:"request" maxLength:"64"`
-	State      fleet.StateSummary `json:"state"`
-	CapturedAt time.Time          `json:"captured_at"`
-	Manifest   []fleet.StateLine  `json:"manifest,omitempty" maxItems:"2000" doc:"All entries without their values, when no refs were named."`
-	Entries    []fleet.StateEntry `json:"entries,omitempty" maxItems:"2000" doc:"The entries that were asked for."`
-	Error      string             `json:"error,omitempty" maxLength:"1024" doc:"Why entries could not be taken."`
+	Request    string           `json:"request" maxLength:"64"`
+	State      api.StateSummary `json:"state"`
+	CapturedAt time.Time        `json:"captured_at"`
+	Manifest   []api.StateLine  `json:"manifest,omitempty" maxItems:"2000" doc:"All entries without their values, when no refs were named."`
+	Entries    []api.StateEntry `json:"entries,omitempty" maxItems:"2000" doc:"The entries that were asked for."`
+	Error      string           `json:"error,omitempty" maxLength:"1024" doc:"Why entries could not be taken."`
 }
 
 // StateTaken answers a StateReport.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // ReadPolled is a Polled as an agent reads it: each assignment and command by itself, so that one that cannot be read
@@ -55,7 +55,7 @@ var errElement = errors.New("it does not have the form that this agent knows")
 
 // readElement reads one element of a list. Its error does not repeat what stood there.
 func readElement(raw []byte, into any) error {
-	if err := fleet.CheckJSONDepth(raw, fleet.MaxJSONDepth); err != nil {
+	if err := api.CheckJSONDepth(raw, api.MaxJSONDepth); err != nil {
 		return err
 	}
 	if json.Unmarshal(raw, into) != nil {
@@ -71,9 +71,9 @@ func splitLists(text []byte, names ...string) (around []byte, elements map[strin
 	for _, name := range names {
 		wanted[name] = true
 	}
-	var outline fleet.JSONOutline
+	var outline api.JSONOutline
 	list, begin, kept := "", 0, 0
-	_ = outline.Read(text, func(m fleet.JSONMark) error { // at returns no error
+	_ = outline.Read(text, func(m api.JSONMark) error { // at returns no error
 		switch {
 		case m.Depth == 1 && m.What == '"':
 			list = ""
@@ -99,9 +99,9 @@ func splitLists(text []byte, names ...string) (around []byte, elements map[strin
 // flat is the text of an object without the objects and arrays in it.
 func flat(text []byte) []byte {
 	var out []byte
-	var outline fleet.JSONOutline
+	var outline api.JSONOutline
 	kept := 0
-	_ = outline.Read(text, func(m fleet.JSONMark) error { // at returns no error
+	_ = outline.Read(text, func(m api.JSONMark) error { // at returns no error
 		switch {
 		case m.Depth == 1 && (m.What == '{' || m.What == '['):
 			out = append(append(out, text[kept:m.Offset]...), "null"...)

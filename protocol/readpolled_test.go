@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestAnAnswerIsReadPieceByPiece(t *testing.T) {
 	t.Parallel()
 	deep := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
-	good := `{"task_id":"good","attempt":1,"type":"echo","payload":` + deep(fleet.MaxJSONDepth-1) + `,"token":"x"}`
+	good := `{"task_id":"good","attempt":1,"type":"echo","payload":` + deep(api.MaxJSONDepth-1) + `,"token":"x"}`
 	for name, c := range map[string]struct {
 		answer     string
 		good       []string
@@ -27,9 +27,9 @@ func TestAnAnswerIsReadPieceByPiece(t *testing.T) {
 		"no list":         {answer: `{"assignments":null,"lease_held":true}`, leaseHeld: true},
 		"empty lists":     {answer: `{"commands":[], "assignments":[ ]}`},
 		"one":             {answer: `{"assignments":[` + good + `]}`, good: []string{"good"}},
-		"nested too deep": {answer: `{"assignments":[` + good + `,{"task_id":"bad","attempt":3,"payload":{"a":` + deep(fleet.MaxJSONDepth) + `},"token":"x"},` + good + `],"commands":[{"type":"stop"}],"lease_held":true}`, good: []string{"good", "good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 3, Unreadable: fleet.ErrJSONDepth.Error()}}, commands: 1, leaseHeld: true},
+		"nested too deep": {answer: `{"assignments":[` + good + `,{"task_id":"bad","attempt":3,"payload":{"a":` + deep(api.MaxJSONDepth) + `},"token":"x"},` + good + `],"commands":[{"type":"stop"}],"lease_held":true}`, good: []string{"good", "good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 3, Unreadable: api.ErrJSONDepth.Error()}}, commands: 1, leaseHeld: true},
 		"deeper than a parser": {answer: `{"assignments":[{"payload":` + deep(
-			10_001) + `,"attempt":1,"task_id":"bad"},` + good + `]}`, good: []string{"good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: fleet.ErrJSONDepth.Error()}}},
+			10_001) + `,"attempt":1,"task_id":"bad"},` + good + `]}`, good: []string{"good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: api.ErrJSONDepth.Error()}}},
 		"another form": {answer: `{"assignments":[{"task_id":"bad","attempt":1,"timeout":"?"},` + good + `]}`,
 			good:       []string{"good"},
 			unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: errElement.Error()}}},

@@ -16,6 +16,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/limit"
@@ -64,13 +65,13 @@ type Host struct {
 	proofs  limit.AtOnce // of deaths, that are under way to a cluster
 
 	mu       sync.Mutex
-	starting map[string]bool  // by id; List may not know them yet
-	ends     []fleet.SpawnEnd // newest first
+	starting map[string]bool // by id; List may not know them yet
+	ends     []api.SpawnEnd  // newest first
 }
 
 // Start takes requests until Stop, and tells the clusters that wait for a spawner.
 func Start(ctx context.Context, o HostOptions) (*Host, error) {
-	if err := fleet.ValidateID("the spawner's name", o.Name); err != nil {
+	if err := api.ValidateID("the spawner's name", o.Name); err != nil {
 		return nil, err
 	}
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
@@ -99,7 +100,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	h.cancel = cancel
 	h.tasks.Go(func() { h.announce(announcing) })
 	if watcher, ok := o.Spawner.(Watcher); ok {
-		h.tasks.Go(func() { watcher.Watch(announcing, func(end fleet.SpawnEnd) { h.ended(announcing, end) }) })
+		h.tasks.Go(func() { watcher.Watch(announcing, func(end api.SpawnEnd) { h.ended(announcing, end) }) })
 	}
 	return h, nil
 }
@@ -155,7 +156,7 @@ func (h *Host) tellClusters(ctx context.Context) error {
 }
 
 // ended keeps how an agent ended, and tells its cluster, which it does not wait for: many may end at a time.
-func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
+func (h *Host) ended(ctx context.Context, end api.SpawnEnd) {
 	if end.Notice {
 		h.tasks.Go(func() {
 			h.insist(ctx, "An agent that its platform ends is not drained", func() error { return h.drain(ctx, &end) })
@@ -174,7 +175,7 @@ func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 
 // prove gives a cluster the proof of an agent's death. Without it the agent's hub notices the death by itself, but may
 // take many for a broken network.
-func (h *Host) prove(ctx context.Context, end *fleet.SpawnEnd) {
+func (h *Host) prove(ctx context.Context, end *api.SpawnEnd) {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	for {
@@ -194,7 +195,7 @@ func (h *Host) prove(ctx context.Context, end *fleet.SpawnEnd) {
 }
 
 // tryProof gives a cluster the proof when few others are under way there.
-func (h *Host) tryProof(ctx context.Context, end *fleet.SpawnEnd) error {
+func (h *Host) tryProof(ctx context.Context, end *api.SpawnEnd) error {
 	done, err := h.proofs.Acquire(ctx, end.Cluster, 1)
 	if err != nil {
 		return err
@@ -210,11 +211,11 @@ func (h *Host) tryProof(ctx context.Context, end *fleet.SpawnEnd) error {
 }
 
 // publish has a cluster keep an event of how an agent ended. The client tries again while Temporal is busy.
-func (h *Host) publish(ctx context.Context, end *fleet.SpawnEnd) {
+func (h *Host) publish(ctx context.Context, end *api.SpawnEnd) {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	event := fleet.Event{Type: fleet.EventAgentEnded, Time: end.At.UTC(),
-		EventData: fleet.EventData{AgentID: end.AgentID, Reason: end.Reason}}
+	event := fleet.Event{Type: api.EventAgentEnded, Time: end.At.UTC(),
+		EventData: api.EventData{AgentID: end.AgentID, Reason: end.Reason}}
 	if err := contract.AnnounceSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster),
 		contract.Announcement{Events: []fleet.Event{event}}); err != nil {
 		h.o.Logger.Sugar().Warnw("The end of an agent did not reach its cluster", "agent", end.AgentID, "error", err)
@@ -222,11 +223,11 @@ func (h *Host) publish(ctx context.Context, end *fleet.SpawnEnd) {
 }
 
 // drain takes an agent out of service before its platform ends it. What it has not finished then runs again elsewhere.
-func (h *Host) drain(ctx context.Context, end *fleet.SpawnEnd) error {
+func (h *Host) drain(ctx context.Context, end *api.SpawnEnd) error {
 	in := contract.DrainInput{ID: contract.DrainID(end.Cluster, fleet.NoticeDrainName(end.AgentID)),
 		Cluster: end.Cluster, Agents: []string{end.AgentID},
 		Reason:  end.Reason + " at " + end.At.UTC().Format(time.TimeOnly) + " UTC",
-		Timeout: fleet.Duration(max(0, time.Until(end.At)-noticeMargin)), MaxParallel: 1}
+		Timeout: api.Duration(max(0, time.Until(end.At)-noticeMargin)), MaxParallel: 1}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
 	_, err := store.Store{Client: h.o.Client, Namespace: h.o.Namespace}.Start(ctx, &store.Start{
 		Type: contract.DrainWorkflow, ID: workflowID, Summary: "drain " + end.AgentID + ": " + end.Reason,

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/limit"
@@ -117,11 +118,11 @@ func TestProofsOfASilentClusterKeepNoOtherWaiting(t *testing.T) {
 		h := &Host{o: HostOptions{Name: "s", Client: c, Logger: zap.NewNop()}, proofs: limit.AtOnce{Most: proofsAtOnce}}
 		const agents = 8
 		for i := range agents {
-			h.ended(t.Context(), fleet.SpawnEnd{AgentID: fmt.Sprint("silent-", i), Cluster: "silent", At: time.Now(),
+			h.ended(t.Context(), api.SpawnEnd{AgentID: fmt.Sprint("silent-", i), Cluster: "silent", At: time.Now(),
 				Gone: true})
 		}
 		<-time.After(time.Second)
-		h.ended(t.Context(), fleet.SpawnEnd{AgentID: "web-1", Cluster: "web", At: time.Now(), Gone: true})
+		h.ended(t.Context(), api.SpawnEnd{AgentID: "web-1", Cluster: "web", At: time.Now(), Gone: true})
 		synctest.Wait()
 		require.Equal(t, []string{"web-1"}, c.taken, "at once")
 		h.tasks.Wait()
@@ -139,7 +140,7 @@ func TestAnEndIsPublishedWhileItsProofWaits(t *testing.T) {
 	b := busy{published: make(chan error, 1)}
 	h := &Host{o: HostOptions{Name: "s", Client: b, Logger: zap.NewNop()}}
 	ctx, cancel := context.WithCancel(t.Context())
-	h.ended(ctx, fleet.SpawnEnd{AgentID: "web-1", Cluster: "web", Gone: true})
+	h.ended(ctx, api.SpawnEnd{AgentID: "web-1", Cluster: "web", Gone: true})
 	require.NoError(t, <-b.published)
 	cancel()
 	h.tasks.Wait()

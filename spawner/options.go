@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -46,7 +47,7 @@ func (o *Options) Fill() error {
 	o.Slots, o.Keep = cmp.Or(o.Slots, 1), cmp.Or(o.Keep, defaultKeep)
 	o.StopGrace = cmp.Or(o.StopGrace, DefaultStopGrace)
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
-	return fleet.ValidateID("the spawner's name", o.Name)
+	return api.ValidateID("the spawner's name", o.Name)
 }
 
 // ImageOf is the image of an agent.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -46,7 +47,7 @@ type Process struct {
 	turns   Turns
 	asked   map[string]bool // by id: Terminate was called
 	closed  bool            // the folder may be another's: nothing is written
-	ends    chan fleet.SpawnEnd
+	ends    chan api.SpawnEnd
 }
 
 // running is an agent's process.
@@ -62,7 +63,7 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 	}
 	host, _ := os.Hostname()
 	p := &Process{options: o, host: host, running: map[string]*running{},
-		asked: map[string]bool{}, ends: make(chan fleet.SpawnEnd, endsKept)}
+		asked: map[string]bool{}, ends: make(chan api.SpawnEnd, endsKept)}
 	if err := os.MkdirAll(filepath.Join(o.Dir, "logs"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the spawner's folder: %w", err)
 	}
@@ -86,7 +87,7 @@ func (p *Process) Close() {
 }
 
 // Platform implements Spawner.
-func (p *Process) Platform() fleet.Platform { return fleet.PlatformProcess }
+func (p *Process) Platform() api.Platform { return api.PlatformProcess }
 
 // Size implements Sizer.
 func (p *Process) Size(context.Context) (cpus int, memory int64, err error) {
@@ -94,7 +95,7 @@ func (p *Process) Size(context.Context) (cpus int, memory int64, err error) {
 }
 
 // Watch implements Watcher.
-func (p *Process) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+func (p *Process) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -155,7 +156,7 @@ func (p *Process) noteEnd(r *running, how string) {
 		r.Ended, r.EndedAt = how, time.Now()
 		removeToken(p.options.Dir, id)
 		if !p.asked[id] {
-			go p.tellEnd(fleet.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt,
+			go p.tellEnd(api.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt,
 				Reason: "its process " + how, Host: p.host, PID: r.PID})
 		}
 		if err := writeRecord(p.options.Dir, r.record); err != nil {
@@ -167,7 +168,7 @@ func (p *Process) noteEnd(r *running, how string) {
 }
 
 // tellEnd tells of an end, once nothing runs any more that the agent started, or it has taken too long.
-func (p *Process) tellEnd(end fleet.SpawnEnd) {
+func (p *Process) tellEnd(end api.SpawnEnd) {
 	for until := time.Now().Add(leftLimit); ; time.Sleep(leftLook) {
 		if end.Gone = !anyCarries(end.AgentID); end.Gone || time.Now().After(until) {
 			break
@@ -236,13 +237,13 @@ func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
 
 func (p *Process) spawned(r *running) fleet.Spawned {
 	return fleet.Spawned{ID: r.Spec.ID, Cluster: r.Spec.Cluster, Spawner: p.options.Name,
-		Platform: fleet.PlatformProcess,
+		Platform: api.PlatformProcess,
 		Handle:   strconv.Itoa(r.PID), Host: p.host, StartedAt: r.StartedAt.UTC()}
 }
 
 // Terminate implements Spawner.
 func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error {
-	if fleet.ValidateID("id", id) != nil {
+	if api.ValidateID("id", id) != nil {
 		return nil
 	}
 	release, err := p.turns.Take(ctx, id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -57,7 +58,7 @@ func (s *stand) restart(t *testing.T) {
 func (s *stand) spawn(t *testing.T, id string) fleet.Spawned {
 	t.Helper()
 	spawned, err := s.Spawn(t.Context(), fleet.SpawnSpec{ID: id, Cluster: "c", Capabilities: []string{"gpu", "arm"},
-		Resources: fleet.Resources{CPU: "1500m", Memory: "1Gi"}, Environment: map[string]string{"COLOUR": "blue"}})
+		Resources: api.Resources{CPU: "1500m", Memory: "1Gi"}, Environment: map[string]string{"COLOUR": "blue"}})
 	require.NoError(t, err)
 	return spawned
 }
@@ -95,7 +96,7 @@ func TestAnAgentIsStartedAndStopped(t *testing.T) {
 	t.Setenv("MAINSTAY_TOKEN_KEY", "a secret that agents must not see")
 	s := newStand(t, "env; "+patient)
 	spawned := s.spawn(t, "a-1")
-	require.Equal(t, fleet.PlatformProcess, spawned.Platform)
+	require.Equal(t, api.PlatformProcess, spawned.Platform)
 	require.Equal(t, "here", spawned.Spawner)
 	require.True(t, lives(pid(t, spawned)))
 	require.Equal(t, []string{"a-1"}, s.list(t))
@@ -166,7 +167,7 @@ func TestAProcessThatEndsAtOnceIsRefused(t *testing.T) {
 	_, err := s.Spawn(t.Context(), fleet.SpawnSpec{ID: "none", Cluster: "c"})
 	require.ErrorIs(t, err, spawner.ErrRefused)
 	for _, spec := range []fleet.SpawnSpec{{ID: "../x", Cluster: "c"}, {ID: "x"},
-		{ID: "x", Cluster: "c", Resources: fleet.Resources{CPU: "many"}}} {
+		{ID: "x", Cluster: "c", Resources: api.Resources{CPU: "many"}}} {
 		_, err := s.Spawn(t.Context(), spec)
 		require.ErrorIs(t, err, spawner.ErrRefused)
 	}

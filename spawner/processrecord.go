@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -38,7 +39,7 @@ func readRecords(dir string) ([]record, error) {
 	var records []record
 	for _, entry := range entries {
 		id, ok := strings.CutSuffix(entry.Name(), recordSuffix)
-		if !ok || fleet.ValidateID("id", id) != nil {
+		if !ok || api.ValidateID("id", id) != nil {
 			continue
 		}
 		rec, found, err := readRecord(dir, id)

@@ -11,13 +11,14 @@ import (
 	"strconv"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // Spawner starts and stops agents on one platform. All its methods may be called side by side, and may be repeated: who
 // calls does not always hear the answer.
 type Spawner interface {
-	Platform() fleet.Platform
+	Platform() api.Platform
 	// Spawn starts an agent. It returns the one that runs when that id was started before. It does not wait until the
 	// agent is online. An error that is ErrRefused will not go away by trying again.
 	Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error)
@@ -35,7 +36,7 @@ type JoinToken func(spec fleet.SpawnSpec) (string, error)
 type Watcher interface {
 	// Watch calls ended, one call at a time, for each agent that ends and that Terminate was not asked to end. It
 	// returns when ctx ends.
-	Watch(ctx context.Context, ended func(fleet.SpawnEnd))
+	Watch(ctx context.Context, ended func(api.SpawnEnd))
 }
 
 // Sizer is a Spawner that knows how large its platform is.
@@ -57,9 +58,9 @@ const (
 	EnvSlots        = "MAINSTAY_SLOTS"
 	EnvCapabilities = "MAINSTAY_CAPABILITIES" // separated by commas
 	// EnvJoinTokenFile names a file with the token with which this agent, and no other, registers.
-	EnvJoinTokenFile = fleet.EnvJoinTokenFile
-	EnvSpawner       = fleet.EnvSpawner
-	EnvSpawnID       = fleet.EnvSpawnID
+	EnvJoinTokenFile = api.EnvJoinTokenFile
+	EnvSpawner       = api.EnvSpawner
+	EnvSpawnID       = api.EnvSpawnID
 )
 
 // Environment is what a spawner adds to its agent's environment. Later entries win.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -63,7 +64,7 @@ func TerminateAll(ctx context.Context, s Spawner, graceful bool) error {
 
 // CheckSpec refuses what no spawner can start.
 func CheckSpec(spec *fleet.SpawnSpec) error {
-	err := errors.Join(fleet.ValidateID("id", spec.ID), fleet.ValidateID("cluster", spec.Cluster),
+	err := errors.Join(api.ValidateID("id", spec.ID), api.ValidateID("cluster", spec.Cluster),
 		spec.Resources.Validate())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)

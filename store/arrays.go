@@ -16,7 +16,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Arrays are the arrays of a namespace.
@@ -43,7 +42,7 @@ func ofArrayInfo(info *workflowpb.WorkflowExecutionInfo) api.ArrayEntry {
 		Cluster:   contract.Keyword(attributes, contract.AttrCluster),
 		Tenant:    contract.Keyword(attributes, contract.AttrTenant),
 		Labels:    contract.LabelsOf(terms),
-		Status:    markedStatus(info.GetStatus(), array.ArrayStatus(contract.Keyword(attributes, contract.AttrStatus))),
+		Status:    markedStatus(info.GetStatus(), api.ArrayStatus(contract.Keyword(attributes, contract.AttrStatus))),
 		CreatedAt: TimeOf(info.GetStartTime()),
 		ClosedAt:  TimeOf(info.GetCloseTime()),
 	}
@@ -81,7 +80,7 @@ func (s Arrays) Describe(ctx context.Context, id string) (a Array, err error) {
 	info := d.GetWorkflowExecutionInfo()
 	a.ArrayEntry = ofArrayInfo(info)
 	a.WorkflowID, a.RunID = info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
-	a.Counts = array.ElementCounts{Total: a.Elements}
+	a.Counts = api.ElementCounts{Total: a.Elements}
 	a.first = info.GetFirstRunId()
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &a.Digest)
 	a.pending = d.GetPendingActivities()
@@ -142,7 +141,7 @@ func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error
 			return Task{}, cmp.Or(err, errNoElement)
 		}
 		e := &page.Elements[0]
-		t.Status, t.Why, t.NextAttemptAt = fleet.TaskStatus(e.Status), e.Why, e.NextAt
+		t.Status, t.Why, t.NextAttemptAt = api.TaskStatus(e.Status), e.Why, e.NextAt
 		_, key = contract.Locate(e.Delivery)
 	}
 	t.Delivery = deliveryOf(a.pending, key)
@@ -153,7 +152,7 @@ func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error
 }
 
 // elementSpec is what an element of an array was submitted with; nil: the array's input cannot be read.
-func (s Tasks) elementSpec(ctx context.Context, t *api.Task, number int) (*fleet.TaskSpec, error) {
+func (s Tasks) elementSpec(ctx context.Context, t *api.Task, number int) (*api.TaskSpec, error) {
 	payload, err := s.firstInput(ctx, t.WorkflowID, t.RunID)
 	var in contract.ArrayInput
 	if err != nil || payload == nil || !contract.Decode(payload, &in) || number >= in.Total() {
@@ -241,7 +240,7 @@ func resultsOf(e *historypb.HistoryEvent) (results []api.ArrayResult) {
 		return nil
 	}
 	for _, r := range report.Elements {
-		if r.Outcome == fleet.AttemptCompleted {
+		if r.Outcome == api.AttemptCompleted {
 			results = append(results, api.ArrayResult{Element: r.Number, Output: r.Output, AgentID: report.AgentID,
 				Millis: r.Milliseconds})
 		}

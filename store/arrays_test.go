@@ -14,8 +14,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -56,9 +56,9 @@ func TestResultsAreReadInBoundedPages(t *testing.T) {
 	require.NoError(t, err)
 	f := &largeHistory{}
 	for n := 0; n < elements; n += 2 {
-		result, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Elements: []fleet.ElementResult{
-			{Number: n, Outcome: fleet.AttemptCompleted, Output: output},
-			{Number: n + 1, Outcome: fleet.AttemptCompleted, Output: output}}})
+		result, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Elements: []api.ElementResult{
+			{Number: n, Outcome: api.AttemptCompleted, Output: output},
+			{Number: n + 1, Outcome: api.AttemptCompleted, Output: output}}})
 		require.NoError(t, err)
 		f.events = append(f.events, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
 			Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{

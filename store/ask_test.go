@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -42,7 +43,7 @@ func TestWhatContinuesAsNewIsThere(t *testing.T) {
 	asked := func(answer any, ended ...enumspb.WorkflowExecutionStatus) store.Store {
 		return store.Store{Client: &movesOn{ended: ended, answer: answer}}
 	}
-	cluster := contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}}
+	cluster := contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}}
 	view, err := asked(cluster, goesOn, goesOn).Clusters().View(t.Context(), "c")
 	require.NoError(t, err)
 	require.Equal(t, "c", view.Config.Name)

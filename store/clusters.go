@@ -11,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
@@ -54,7 +55,7 @@ func (s Clusters) ViewEach(
 // started by other means than Create.
 func (s Clusters) Config(
 	ctx context.Context, name string,
-) (config fleet.ClusterConfig, types fleet.LaneTypes, err error) {
+) (config api.ClusterConfig, types fleet.LaneTypes, err error) {
 	id, err := clusterID(name)
 	if err != nil {
 		return config, types, err
@@ -76,7 +77,7 @@ func (s Clusters) Config(
 // ListedCluster is a cluster as visibility knows it.
 type ListedCluster struct {
 	Name   string
-	Config fleet.ClusterConfig // with its defaults
+	Config api.ClusterConfig // with its defaults
 	// Known is false for a cluster that was started by other means than Create: its configuration is not known.
 	Known bool
 }
@@ -91,7 +92,7 @@ func (s Clusters) List(ctx context.Context) ([]ListedCluster, error) {
 			return nil, fmt.Errorf("list clusters: %w", err)
 		}
 		if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
-			var config fleet.ClusterConfig
+			var config api.ClusterConfig
 			known := contract.Decode(info.GetMemo().GetFields()[contract.MemoConfig], &config)
 			config.Name = name
 			clusters = append(clusters, ListedCluster{name, config.WithDefaults(), known})
@@ -123,7 +124,7 @@ func (s Clusters) Scaled(ctx context.Context) ([]string, error) {
 }
 
 // Create makes a cluster. One of the same name is an error of the kind Exists.
-func (s Clusters) Create(ctx context.Context, config fleet.ClusterConfig) error {
+func (s Clusters) Create(ctx context.Context, config api.ClusterConfig) error {
 	_, err := s.Start(ctx, &Start{
 		Type:    contract.ClusterWorkflow,
 		ID:      contract.ClusterWorkflowID(config.Name),
@@ -160,7 +161,7 @@ func (s Clusters) Events(
 // OpenLane has hubs poll the lane of tasks with such needs for a tenant's task, unless the cluster's view says that
 // they do.
 func (s Clusters) OpenLane(
-	ctx context.Context, view *contract.ClusterView, needs fleet.LaneNeeds, tenant string,
+	ctx context.Context, view *contract.ClusterView, needs api.LaneNeeds, tenant string,
 ) error {
 	if view.LaneOpen(fleet.LaneFor(&needs)) {
 		return nil
@@ -189,7 +190,7 @@ func (s Clusters) UsedLanes(
 
 // clusterID is the id of a cluster's workflow; there is none of a name that no cluster can have.
 func clusterID(name string) (string, error) {
-	if err := fleet.ValidateID("cluster", name); err != nil {
+	if err := api.ValidateID("cluster", name); err != nil {
 		return "", serviceerror.NewNotFound(err.Error())
 	}
 	return contract.ClusterWorkflowID(name), nil

@@ -10,6 +10,7 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
@@ -58,11 +59,11 @@ func (h Held) Attempts() map[string][]fleet.HeldAttempt {
 	for i := range h {
 		a := h[i].Running()
 		known := attempts[a.AgentID]
-		if a.AgentID == "" || len(known) == fleet.MaxTransfers || len(known) > 0 && bytes > mostAttempts {
+		if a.AgentID == "" || len(known) == api.MaxTransfers || len(known) > 0 && bytes > mostAttempts {
 			continue
 		}
 		if len(known) > 0 {
-			bytes += fleet.JSONSize(h[i].ID) + 32
+			bytes += api.JSONSize(h[i].ID) + 32
 		}
 		attempts[a.AgentID] = append(known, fleet.HeldAttempt{TaskID: h[i].ID, Attempt: a.Number})
 	}
@@ -73,7 +74,7 @@ func (h Held) Attempts() map[string][]fleet.HeldAttempt {
 // these have a heartbeat timeout that is longer by it, and end by that if no agent brings them back. lease is how long
 // their agents may go on with fenced work; nil: that is not known. It returns how many it ended.
 func (s Tasks) EndHeld(
-	ctx context.Context, held Held, by, reason string, lease *fleet.Duration,
+	ctx context.Context, held Held, by, reason string, lease *api.Duration,
 ) (ended int, err error) {
 	var count atomic.Int64
 	errs := make([]error, len(held))
@@ -83,7 +84,7 @@ func (s Tasks) EndHeld(
 			return
 		}
 		report := t.Delivery.Report // with its newest checkpoint
-		report.Hub, report.Outcome, report.Begun, report.Reason = t.Running().Hub, fleet.AttemptLost, true, reason
+		report.Hub, report.Outcome, report.Begun, report.Reason = t.Running().Hub, api.AttemptLost, true, reason
 		report.EndedAt, report.NoticedAt, report.LeaseRemaining = &now, &now, lease
 		here, err := s.EndAttempt(ctx, t.ID, t.RunID, t.Running().Number, by, report)
 		if errs[i] = err; here {

@@ -16,7 +16,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // historyPage is how many events of a history are read at a time: each may bring 1 MiB.
@@ -59,7 +58,7 @@ func (s Store) Events(ctx context.Context, workflowID, runID string) iter.Seq2[*
 }
 
 // AttemptLog is the end of what an attempt of the task wrote, as its end brought it into the task's history; nil: none.
-func (s Tasks) AttemptLog(ctx context.Context, t *api.Task, number int) (lines []fleet.LogLine, err error) {
+func (s Tasks) AttemptLog(ctx context.Context, t *api.Task, number int) (lines []api.LogLine, err error) {
 	scheduled := int64(-1)
 	_, key := contract.Locate(t.ID)
 	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
@@ -80,7 +79,7 @@ func (s Tasks) AttemptLog(ctx context.Context, t *api.Task, number int) (lines [
 }
 
 // firstDelivery is the spec with which a step's task, or that of an element, was first delivered; nil: it was not.
-func (s Tasks) firstDelivery(ctx context.Context, t *api.Task, key string) (*fleet.TaskSpec, error) {
+func (s Tasks) firstDelivery(ctx context.Context, t *api.Task, key string) (*api.TaskSpec, error) {
 	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
 		var input contract.RunTaskInput
 		p := e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads()
@@ -144,9 +143,9 @@ type teller struct {
 	scheduled int64 // the event that began it
 	queued    int   // where in moments it begins
 	since     time.Time
-	element   *int            // of an array; nil: it is another task
-	attempts  int             // of an element, so far
-	ends      []fleet.Attempt // of an element
+	element   *int          // of an array; nil: it is another task
+	attempts  int           // of an element, so far
+	ends      []api.Attempt // of an element
 }
 
 func (l *teller) add(m api.TaskMoment) {
@@ -190,8 +189,8 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 		l.add(api.TaskMoment{At: at, Event: "cancel_asked", By: who, Reason: "the workflow was cancelled in Temporal"})
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
 		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
-		switch mark := fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus)); mark {
-		case fleet.TaskReview, fleet.TaskDeadLetter:
+		switch mark := api.TaskStatus(contract.Keyword(fields, contract.AttrStatus)); mark {
+		case api.TaskReview, api.TaskDeadLetter:
 			l.add(api.TaskMoment{At: at, Event: string(mark)})
 		}
 	}
@@ -210,7 +209,7 @@ func (l *teller) delivers(e *historypb.HistoryEvent) (number int, input contract
 		contract.Decode(p[0], &input)
 	}
 	if l.element != nil {
-		is := func(e fleet.Element) bool { return e.Number == *l.element }
+		is := func(e api.Element) bool { return e.Number == *l.element }
 		if number == 0 && !slices.ContainsFunc(input.Elements, is) {
 			return 0, input
 		}
@@ -230,11 +229,11 @@ func (l *teller) asked(at time.Time, update *updatepb.Input) {
 	var request struct {
 		contract.ForTask
 		Reason   string
-		Decision fleet.ReviewDecision
-		Priority fleet.Priority
+		Decision api.ReviewDecision
+		Priority api.Priority
 		Attempt  int
 		AgentID  string `json:"agent_id"`
-		Outcome  fleet.AttemptOutcome
+		Outcome  api.AttemptOutcome
 	}
 	if p := update.GetArgs().GetPayloads(); len(p) > 0 {
 		contract.Decode(p[0], &request)
@@ -290,10 +289,10 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 	case e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		m.Event, m.Reason = endOfTime(e)
 	case e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
-		m.Event = string(fleet.AttemptCancelled)
-	case report.Planned && report.Outcome == fleet.AttemptLost: // another process contested its agent's id
-		m.Event = string(fleet.AttemptMoved)
-	case report.Outcome == fleet.AttemptReturned && report.AgentID == "":
+		m.Event = string(api.AttemptCancelled)
+	case report.Planned && report.Outcome == api.AttemptLost: // another process contested its agent's id
+		m.Event = string(api.AttemptMoved)
+	case report.Outcome == api.AttemptReturned && report.AgentID == "":
 		if last := l.queued - 1; last > 0 && l.moments[last].Event == m.Event && l.moments[last].Reason == m.Reason {
 			l.moments = l.moments[:l.queued]
 			l.moments[last].Times = max(1, l.moments[last].Times) + 1
@@ -301,12 +300,12 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 			return
 		}
 	}
-	if report.Outcome != fleet.AttemptReturned {
+	if report.Outcome != api.AttemptReturned {
 		l.went(l.attempt, &report, at)
 	}
 	if l.element != nil {
 		attempt := report.Attempt(l.attempt)
-		attempt.Outcome, attempt.Reason = fleet.AttemptOutcome(m.Event), m.Reason
+		attempt.Outcome, attempt.Reason = api.AttemptOutcome(m.Event), m.Reason
 		l.ends = append(l.ends, attempt)
 	}
 	l.add(m)
@@ -315,7 +314,7 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 // own makes the report of a delivery that of the element. It reports whether it was an attempt of the element.
 func (l *teller) own(report *contract.AttemptReport) bool {
 	if len(report.Elements) == 0 {
-		return report.Outcome != fleet.AttemptReturned
+		return report.Outcome != api.AttemptReturned
 	}
 	for i := range report.Elements {
 		if r := &report.Elements[i]; r.Number == *l.element {
@@ -342,16 +341,16 @@ func endOfTime(e *historypb.HistoryEvent) (event, reason string) {
 	kind := e.GetActivityTaskTimedOutEventAttributes().GetFailure().GetTimeoutFailureInfo().GetTimeoutType()
 	switch kind {
 	case enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
-		return string(fleet.AttemptReturned), "no agent took it in time"
+		return string(api.AttemptReturned), "no agent took it in time"
 	case enumspb.TIMEOUT_TYPE_START_TO_CLOSE:
-		return string(fleet.AttemptTimedOut), "the attempt ran longer than the task's timeout"
+		return string(api.AttemptTimedOut), "the attempt ran longer than the task's timeout"
 	}
-	return string(fleet.AttemptLost), "no hub has heard of the attempt for at least " + fleet.AttemptBackstop.String()
+	return string(api.AttemptLost), "no hub has heard of the attempt for at least " + api.AttemptBackstop.String()
 }
 
 // Mark is a change of the status that a task's workflow shows to lists.
 type Mark struct {
-	Status fleet.TaskStatus // "": it was removed, because a person had the task run again
+	Status api.TaskStatus // "": it was removed, because a person had the task run again
 	At     time.Time
 	// By is what led to it: the person's request, or the attempt's end. Its Event is empty where the history has none.
 	By api.TaskMoment
@@ -372,7 +371,7 @@ func (s Tasks) Marks(ctx context.Context, t *api.Task) (marks []Mark, err error)
 		last = Mark{}
 		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 		if contract.Decode(fields[contract.AttrStatusAt.GetName()], &last.At) {
-			last.Status = fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus))
+			last.Status = api.TaskStatus(contract.Keyword(fields, contract.AttrStatus))
 			last.By = tell.cause(last.Status)
 		}
 	}
@@ -383,15 +382,15 @@ func (s Tasks) Marks(ctx context.Context, t *api.Task) (marks []Mark, err error)
 }
 
 // cause is the newest moment that can have led to a mark.
-func (l *teller) cause(mark fleet.TaskStatus) api.TaskMoment {
+func (l *teller) cause(mark api.TaskStatus) api.TaskMoment {
 	for _, m := range slices.Backward(l.moments) {
 		switch m.Event {
 		case momentRetried, momentReviewed:
 			if mark == "" {
 				return m
 			}
-		case string(fleet.AttemptLost), string(fleet.AttemptFailed), string(fleet.AttemptTimedOut),
-			string(fleet.AttemptMoved):
+		case string(api.AttemptLost), string(api.AttemptFailed), string(api.AttemptTimedOut),
+			string(api.AttemptMoved):
 			if mark != "" {
 				return m
 			}

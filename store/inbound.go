@@ -7,51 +7,52 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/mesh"
 )
 
 // Inbound are the events from outside of a namespace.
-func (s Store) Inbound() Records[mesh.InboundEvent] {
-	return Records[mesh.InboundEvent]{Store: s, Query: contract.InboundQuery, Partial: partialInbound}
+func (s Store) Inbound() Records[api.InboundEvent] {
+	return Records[api.InboundEvent]{Store: s, Query: contract.InboundQuery, Partial: partialInbound}
 }
 
 // InboundEntries are the events as lists show them: without the data of a replay, of which a page may have 50 MiB.
-func (s Store) InboundEntries() Records[mesh.InboundEvent] {
+func (s Store) InboundEntries() Records[api.InboundEvent] {
 	r := s.Inbound()
-	r.Locate = func(e *mesh.InboundEvent, _ *commonpb.WorkflowExecution) { e.Corrected = nil }
+	r.Locate = func(e *api.InboundEvent, _ *commonpb.WorkflowExecution) { e.Corrected = nil }
 	return r
 }
 
 // partialInbound is what Temporal's record of a workflow tells of an event.
-func partialInbound(k Known) (mesh.InboundEvent, bool) {
+func partialInbound(k Known) (api.InboundEvent, bool) {
 	id, ok := contract.InboundOfWorkflowID(k.WorkflowID)
-	i := mesh.InboundEvent{ID: id, Why: k.Why, ReceivedAt: k.StartedAt, EndedAt: k.ClosedAt, Tenant: k.Tenant,
-		Type: k.TaskType, Status: mesh.Status(k.Mark)}
+	i := api.InboundEvent{ID: id, Why: k.Why, ReceivedAt: k.StartedAt, EndedAt: k.ClosedAt, Tenant: k.Tenant,
+		Type: k.TaskType, Status: api.InboundStatus(k.Mark)}
 	switch {
 	case i.Status != "":
 	case k.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		i.Status = mesh.Dispatched
+		i.Status = api.InboundDispatched
 	case k.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		i.Status = mesh.Received
+		i.Status = api.InboundReceived
 	default:
-		i.Status = mesh.Discarded // somebody ended its workflow
+		i.Status = api.InboundDiscarded // somebody ended its workflow
 	}
 	return i, ok
 }
 
 // StartInbound starts the workflow of an event. One with the same source and id is an error of the kind Exists.
-func (s Store) StartInbound(ctx context.Context, e *mesh.Envelope, digest string) (mesh.InboundEvent, error) {
+func (s Store) StartInbound(ctx context.Context, e *api.Envelope, digest string) (api.InboundEvent, error) {
 	id := mesh.InboundID(e)
 	start := contract.StartOfInbound(id, e, digest)
 	_, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
-	return mesh.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"), Source: e.Attr("source"),
-		Type: e.Attr("type"), CorrelationID: e.Attr(mesh.AttrCorrelation), Status: mesh.Received,
+	return api.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"), Source: e.Attr("source"),
+		Type: e.Attr("type"), CorrelationID: e.Attr(api.AttrCorrelation), Status: api.InboundReceived,
 		ReceivedAt: time.Now().UTC()}, err
 }
 
 // FirstInbound is what has become of an event that came before, and the digest of what was sent then.
-func (s Store) FirstInbound(ctx context.Context, id string) (first mesh.InboundEvent, digest string, err error) {
+func (s Store) FirstInbound(ctx context.Context, id string) (first api.InboundEvent, digest string, err error) {
 	info, err := s.Describe(ctx, contract.InboundWorkflowID(id))
 	if err != nil {
 		return first, "", err
@@ -62,7 +63,7 @@ func (s Store) FirstInbound(ctx context.Context, id string) (first mesh.InboundE
 }
 
 // Envelope is an event as it was received, from the first event of its workflow's history; it needs no worker.
-func (s Store) Envelope(ctx context.Context, id string) (mesh.Envelope, error) {
+func (s Store) Envelope(ctx context.Context, id string) (api.Envelope, error) {
 	var payload *commonpb.Payload
 	payload, err := s.firstInput(ctx, contract.InboundWorkflowID(id), "")
 	var in contract.InboundInput

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -20,7 +20,7 @@ import (
 type correctedEvent struct{ client.Client }
 
 func (correctedEvent) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
-	answer, err := converter.GetDefaultDataConverter().ToPayloads(mesh.InboundEvent{ID: "e", Corrected: []byte(`{"n": 1}`)})
+	answer, err := converter.GetDefaultDataConverter().ToPayloads(api.InboundEvent{ID: "e", Corrected: []byte(`{"n": 1}`)})
 	return client.NewValue(answer), err
 }
 

@@ -29,8 +29,8 @@ type Jobs struct{ Store }
 func (s Store) Jobs() Jobs { return Jobs{s} }
 
 // Schedule makes Temporal start a run of a plan at the times of the job's nth trigger.
-func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleTrigger, paused bool) error {
-	in := &contract.RunInput{Plan: *p, Inputs: t.Inputs, Origin: job.Origin{Schedule: true}}
+func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *api.ScheduleTrigger, paused bool) error {
+	in := &contract.RunInput{Plan: *p, Inputs: t.Inputs, Origin: api.RunOrigin{Schedule: true}}
 	input, err := contract.Payloads.ToPayloads(in)
 	if err != nil {
 		return fmt.Errorf("encode a run: %w", err)
@@ -108,7 +108,7 @@ func (s Jobs) Apply(
 	if KindOf(err) != NotFound || in.Expected > 0 {
 		return j, err
 	}
-	tenant, plain := fleet.CutTenant(name)
+	tenant, plain := api.CutTenant(name)
 	if err := room(tenant); err != nil {
 		return j, err
 	}
@@ -133,7 +133,7 @@ func (s Jobs) Page(
 		}
 		attributes := info.GetSearchAttributes().GetIndexedFields()
 		jobs = append(jobs, api.JobEntry{
-			Name: name, Type: cmp.Or(note.Type, job.Batch), Version: note.Version, Steps: note.Steps,
+			Name: name, Type: cmp.Or(note.Type, api.JobBatch), Version: note.Version, Steps: note.Steps,
 			Schedules:   note.Schedules,
 			Unscheduled: note.Unscheduled,
 			Events:      note.Events,

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )
@@ -56,13 +56,13 @@ func TestRunsOfFastSchedulesDoNotPileUp(t *testing.T) {
 		time.Minute:      {enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, 10 * time.Minute},
 		24 * time.Hour:   {enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, time.Hour},
 	} {
-		s, trigger := &scheduler{}, &job.ScheduleTrigger{Interval: fleet.Duration(interval)}
+		s, trigger := &scheduler{}, &api.ScheduleTrigger{Interval: api.Duration(interval)}
 		jobs := store.Store{Client: schedules{service: s}}.Jobs()
 		require.NoError(t, jobs.Schedule(t.Context(), &job.Plan{Job: "tick", Cluster: "c"}, 0, trigger, false))
 		require.Equal(t, want.overlap, s.made.GetPolicies().GetOverlapPolicy(), interval)
 		require.InDelta(t, want.catchUp, s.made.GetPolicies().GetCatchupWindow().AsDuration(), 10)
 		require.NoError(t, jobs.Schedule(t.Context(), &job.Plan{Job: "tick", Cluster: "c",
-			Concurrency: &job.Concurrency{MaxRuns: 3}}, 0, trigger, false))
+			Concurrency: &api.Concurrency{MaxRuns: 3}}, 0, trigger, false))
 		require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, s.made.GetPolicies().GetOverlapPolicy(), interval)
 		require.Zero(t, s.made.GetSpec().GetJitter().AsDuration())
 	}
@@ -72,6 +72,6 @@ func TestManySchedulesOfJobsAreSpread(t *testing.T) {
 	t.Parallel()
 	s := &scheduler{count: 800}
 	require.NoError(t, store.Store{Client: schedules{service: s}}.Jobs().Schedule(t.Context(),
-		&job.Plan{Job: "tick", Cluster: "c"}, 0, &job.ScheduleTrigger{Cron: "0 3 * * *"}, false))
+		&job.Plan{Job: "tick", Cluster: "c"}, 0, &api.ScheduleTrigger{Cron: "0 3 * * *"}, false))
 	require.Equal(t, 50*time.Second, s.made.GetSpec().GetJitter().AsDuration())
 }

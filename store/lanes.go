@@ -8,6 +8,7 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -25,7 +26,7 @@ type LaneStats struct {
 // Ahead is about how many tasks may stand before one of the given priority, which is in the backlog itself.
 func (s LaneStats) Ahead(priority int32) int64 {
 	if priority == 0 {
-		priority = int32(fleet.DefaultPriority)
+		priority = int32(api.DefaultPriority)
 	}
 	var ahead int64 = -1
 	for level, stats := range s.ByPriority {
@@ -60,7 +61,7 @@ func (s Clusters) CompleteScaling(
 	known := map[string]bool{}
 	for {
 		d := decide()
-		if d.Change != fleet.ScaleDown || d.Rule.Retires() {
+		if d.Change != api.ScaleDown || d.Rule.Retires() {
 			return d, nil
 		}
 		pinned := false

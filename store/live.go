@@ -12,6 +12,7 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -94,17 +95,17 @@ func (l Live) Of(m *fleet.Member) *workerpb.WorkerHeartbeat {
 }
 
 // Status is a member's status now, since when, and why: of one that its cluster has as online, what its hub publishes.
-func (l Live) Status(m *fleet.Member) (status fleet.AgentStatus, since time.Time, reason string) {
-	if live, at, ok := contract.StatusOf(l.Of(m)); ok && m.Status == fleet.AgentOnline {
+func (l Live) Status(m *fleet.Member) (status api.AgentStatus, since time.Time, reason string) {
+	if live, at, ok := contract.StatusOf(l.Of(m)); ok && m.Status == api.AgentOnline {
 		return live, at, liveReasons[live]
 	}
 	return m.Status, m.StatusSince, m.StatusReason
 }
 
-var liveReasons = map[fleet.AgentStatus]string{
-	fleet.AgentSuspect:  "its connection closed",
-	fleet.AgentWarning:  "silent for longer than the warning threshold",
-	fleet.AgentStopping: "it finishes what it has, and then leaves",
+var liveReasons = map[api.AgentStatus]string{
+	api.AgentSuspect:  "its connection closed",
+	api.AgentWarning:  "silent for longer than the warning threshold",
+	api.AgentStopping: "it finishes what it has, and then leaves",
 }
 
 // Running is how many tasks each member runs now, for those of which it is known.

@@ -7,8 +7,8 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -39,7 +39,7 @@ type pin struct{ cluster, agent string }
 // of late, or for a time to come. While the cluster does not answer, those are known who were before. The error is
 // Refused.
 func (p *Pins) Admit(
-	ctx context.Context, spec *fleet.TaskSpec, view func(context.Context, string) (contract.ClusterView, error),
+	ctx context.Context, spec *api.TaskSpec, view func(context.Context, string) (contract.ClusterView, error),
 ) error {
 	if spec.Agent == "" {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -17,7 +18,7 @@ func TestUnknownAgentsAreBoundedWhileTheirClusterDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	var p Pins
 	admit := func(agent string, err error) error {
-		return p.Admit(t.Context(), &fleet.TaskSpec{Cluster: "c", Tenant: "acme", Agent: agent},
+		return p.Admit(t.Context(), &api.TaskSpec{Cluster: "c", Tenant: "acme", Agent: agent},
 			func(context.Context, string) (view contract.ClusterView, _ error) {
 				view.Members = []fleet.Member{{AgentID: "here"}}
 				return view, err

@@ -11,9 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -31,34 +29,34 @@ func OfRunInfo(info *workflowpb.WorkflowExecutionInfo) api.RunEntry {
 		ID:        id,
 		Cluster:   contract.Keyword(attributes, contract.AttrCluster),
 		Tenant:    contract.Keyword(attributes, contract.AttrTenant),
-		Status:    markedStatus(info.GetStatus(), job.RunStatus(contract.Keyword(attributes, contract.AttrStatus))),
+		Status:    markedStatus(info.GetStatus(), api.RunStatus(contract.Keyword(attributes, contract.AttrStatus))),
 		StartedAt: TimeOf(info.GetStartTime()),
 		EndedAt:   TimeOf(info.GetCloseTime()),
 	}
-	e.Job = fleet.Qualify(e.Tenant, contract.Keyword(attributes, contract.AttrJob))
+	e.Job = api.Qualify(e.Tenant, contract.Keyword(attributes, contract.AttrJob))
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoJobVersion], &e.JobVersion)
 	return e
 }
 
 // markedStatus derives the status of a run, or of an array, from its workflow's, and from its mark where that says
 // more. Both have the same words.
-func markedStatus[S job.RunStatus | array.ArrayStatus](execution enumspb.WorkflowExecutionStatus, mark S) S {
+func markedStatus[S api.RunStatus | api.ArrayStatus](execution enumspb.WorkflowExecutionStatus, mark S) S {
 	switch execution {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		if job.RunStatus(mark) == job.RunPartial {
+		if api.RunStatus(mark) == api.RunPartial {
 			return mark
 		}
-		return S(job.RunCompleted)
+		return S(api.RunCompleted)
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return S(job.RunCancelled)
+		return S(api.RunCancelled)
 	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return S(job.RunFailed)
+		return S(api.RunFailed)
 	}
-	switch job.RunStatus(mark) {
+	switch api.RunStatus(mark) {
 	case "":
-		return S(job.RunRunning)
+		return S(api.RunRunning)
 	case contract.RunWaiting:
-		return S(job.RunBlocked)
+		return S(api.RunBlocked)
 	}
 	return mark
 }
@@ -82,7 +80,7 @@ func (s Runs) Describe(ctx context.Context, id string) (run api.Run, digest stri
 	run = api.Run{ID: id, Cluster: e.Cluster, Tenant: e.Tenant, WorkflowID: info.GetExecution().GetWorkflowId(),
 		WorkflowRunID: info.GetExecution().GetRunId()}
 	run.Job, run.JobVersion, run.Status = e.Job, e.JobVersion, e.Status
-	run.EndedAt, run.Steps = e.EndedAt, []job.Entry{}
+	run.EndedAt, run.Steps = e.EndedAt, []api.StepEntry{}
 	if e.StartedAt != nil {
 		run.StartedAt = *e.StartedAt
 	}
@@ -100,7 +98,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 			run.Why = "no worker answered for the run; only what Temporal itself knows is shown"
 			return false, nil
 		}
-		run.RunLedger = job.RunLedger(ledger.Ledger)
+		run.Ledger = api.Ledger(ledger.Ledger)
 		s.takeDeliveries(ctx, run)
 		return true, nil
 	}
@@ -112,14 +110,14 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 		run.Why = end.Why()
 		return false, nil
 	}
-	run.RunLedger = job.RunLedger(ledger.Ledger)
+	run.Ledger = api.Ledger(ledger.Ledger)
 	return true, nil
 }
 
 // takeDeliveries puts in which of an open run's tasks agents have: the run itself is not told of that. Where it cannot
 // be told, they stay queued.
 func (s Runs) takeDeliveries(ctx context.Context, run *api.Run) {
-	begun := func(e job.Entry) bool { return e.Begun && e.TaskID != "" && !e.Status.Final() }
+	begun := func(e api.StepEntry) bool { return e.Begun && e.TaskID != "" && !e.Status.Final() }
 	if !slices.ContainsFunc(run.Steps, begun) {
 		return
 	}
@@ -127,24 +125,24 @@ func (s Runs) takeDeliveries(ctx context.Context, run *api.Run) {
 	if err != nil {
 		return
 	}
-	take := func(w *job.Work) bool {
+	take := func(w *api.StepWork) bool {
 		_, key, _ := strings.Cut(w.TaskID, job.StepMark)
 		delivery := deliveryOf(d.GetPendingActivities(), key)
-		if w.Status != job.StepQueued || delivery == nil || !delivery.Started() {
+		if w.Status != api.StepQueued || delivery == nil || !delivery.Started() {
 			return false
 		}
-		w.Status, w.Why, w.Attempts = job.StepRunning, "", append(w.Attempts, delivery.Attempt)
+		w.Status, w.Why, w.Attempts = api.StepRunning, "", append(w.Attempts, delivery.Attempt)
 		return true
 	}
 	for i := range run.Steps {
 		e := &run.Steps[i]
-		take(&e.Work)
-		if v := e.Verdict; v != nil && take(v) && e.Status == job.StepQueued {
-			e.Status = job.StepRunning
+		take(&e.StepWork)
+		if v := e.Verdict; v != nil && take(v) && e.Status == api.StepQueued {
+			e.Status = api.StepRunning
 		}
 		for j := range e.Elements {
-			if take(&e.Elements[j]) && e.Status == job.StepQueued {
-				e.Status = job.StepRunning
+			if take(&e.Elements[j]) && e.Status == api.StepQueued {
+				e.Status = api.StepRunning
 			}
 		}
 	}

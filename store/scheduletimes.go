@@ -35,7 +35,7 @@ const (
 // year at least; RenewSchedules tells it the rest in time. The comments of the first calendars keep the text for people
 // and for TimesOf.
 func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec {
-	plan, spec := api.PlanOf(t), &schedulepb.ScheduleSpec{}
+	plan, spec := fleet.PlanOf(t), &schedulepb.ScheduleSpec{}
 	if t.Cron == "" {
 		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
 			Phase: durationpb.New(plan.Phase())}}
@@ -56,7 +56,7 @@ func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec 
 
 // TimesOf reads what ScheduleSpec wrote. Of a schedule that another tool changed, what has no word here is left out.
 func TimesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
-	t := api.ScheduleTimes{Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
+	t := api.ScheduleTimes{Jitter: api.Duration(spec.GetJitter().AsDuration())}
 	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
 		t.Cron = calendars[0].GetComment()
 		if len(t.Cron) == longestComment && len(calendars) > 1 && calendars[1].GetComment() != t.Cron {
@@ -67,7 +67,7 @@ func TimesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
 		t.TimeZone, t.Cron, _ = strings.Cut(rest, " ")
 	}
 	if intervals := spec.GetInterval(); len(intervals) > 0 {
-		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(
+		t.Interval, t.Offset = api.Duration(intervals[0].GetInterval().AsDuration()), api.Duration(
 			intervals[0].GetPhase().AsDuration())
 	}
 	t.StartAt, t.EndAt = TimeOf(spec.GetStartTime()), TimeOf(spec.GetEndTime())

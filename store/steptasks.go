@@ -28,7 +28,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	run := api.Run{ID: runID, WorkflowID: workflowID, WorkflowRunID: info.GetExecution().GetRunId()}
 	run.Status = e.Status
 	t := Task{whole: true, HistoryBytes: info.GetHistorySizeBytes(), Task: api.Task{ID: id, Cluster: e.Cluster,
-		Tenant: e.Tenant, WorkflowID: workflowID, RunID: run.WorkflowRunID, Status: fleet.TaskQueued}}
+		Tenant: e.Tenant, WorkflowID: workflowID, RunID: run.WorkflowRunID, Status: api.TaskQueued}}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		t.Delivery = deliveryOf(d.GetPendingActivities(), key)
 	}
@@ -37,7 +37,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 		return Task{}, err
 	}
 	known, err := s.Runs().Complete(ctx, &run)
-	work := workOf((*job.Ledger)(&run.RunLedger), stepID, element)
+	work := workOf((*job.Ledger)(&run.Ledger), stepID, element)
 	spec := plannedSpec(&input.Plan, stepID, element, work)
 	if spec != nil && dynamic(spec) {
 		t.WorkflowID, t.RunID = workflowID, run.WorkflowRunID
@@ -68,7 +68,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 		state, err := contract.StepTaskQuery.Ask(ctx, s.Client, workflowID, key)
 		if err == nil && state.Status != "" {
 			t.takeState(&state)
-			if state.Status == fleet.TaskQueued {
+			if state.Status == api.TaskQueued {
 				t.TakeDelivery()
 			}
 		}
@@ -78,7 +78,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 
 // stepSpec is what the task of a step was delivered with. Before its first delivery it is as the run's plan has it:
 // with its expressions.
-func (s Tasks) stepSpec(ctx context.Context, t *api.Task) (*fleet.TaskSpec, error) {
+func (s Tasks) stepSpec(ctx context.Context, t *api.Task) (*api.TaskSpec, error) {
 	_, key := contract.Locate(t.ID)
 	if spec, err := s.firstDelivery(ctx, t, key); spec != nil || err != nil {
 		return spec, err
@@ -93,7 +93,7 @@ func (s Tasks) stepSpec(ctx context.Context, t *api.Task) (*fleet.TaskSpec, erro
 
 // plannedSpec is the task of a step, or the one that checks its result, as the plan has it; nil for none. work is what
 // the ledger knows of it, if that is known: a call of a tool says there which one it is.
-func plannedSpec(p *job.Plan, id string, element int, work *job.Work) *fleet.TaskSpec {
+func plannedSpec(p *job.Plan, id string, element int, work *api.StepWork) *api.TaskSpec {
 	step := p.Step(id)
 	switch {
 	case step == nil:
@@ -109,7 +109,7 @@ func plannedSpec(p *job.Plan, id string, element int, work *job.Work) *fleet.Tas
 }
 
 // dynamic reports whether an expression gives a task anything but its payload.
-func dynamic(spec *fleet.TaskSpec) bool {
+func dynamic(spec *api.TaskSpec) bool {
 	bare := *spec
 	bare.Payload = nil
 	text, err := json.Marshal(&bare)
@@ -119,7 +119,7 @@ func dynamic(spec *fleet.TaskSpec) bool {
 var errNoTask = serviceerror.NewNotFound("the run has no such task")
 
 // workOf is what a ledger knows of a step's task, or of that of one of its elements; nil for none.
-func workOf(l *job.Ledger, step string, element int) *job.Work {
+func workOf(l *job.Ledger, step string, element int) *api.StepWork {
 	e := l.Entry(step)
 	switch {
 	case e == nil:
@@ -127,7 +127,7 @@ func workOf(l *job.Ledger, step string, element int) *job.Work {
 	case element == job.OfCheck && e.Verdict != nil:
 		return e.Verdict
 	case element == -1 && e.Counts == nil:
-		return &e.Work
+		return &e.StepWork
 	case element >= 0 && element < len(e.Elements):
 		return &e.Elements[element]
 	}
@@ -135,7 +135,7 @@ func workOf(l *job.Ledger, step string, element int) *job.Work {
 }
 
 // takeWork puts in what the run's ledger says.
-func (t *Task) takeWork(w *job.Work) {
+func (t *Task) takeWork(w *api.StepWork) {
 	t.Why, t.Attempts, t.NextAttemptAt, t.CreatedAt, t.ClosedAt = w.Why, w.Attempts, w.NextAt, w.StartedAt, w.EndedAt
 	t.Result, t.PolicyState, t.Status = w.Output, w.PolicyState, w.Status.Task()
 }

@@ -136,7 +136,7 @@ func TestAttemptsOfALostHubFitIntoASignal(t *testing.T) {
 	t.Parallel()
 	var held store.Held
 	for n := range 30_000 {
-		at := fleet.Attempt{Number: 1, AgentID: fmt.Sprintf("%063d", n%5000)}
+		at := api.Attempt{Number: 1, AgentID: fmt.Sprintf("%063d", n%5000)}
 		held = append(held, store.Task{Task: api.Task{ID: fmt.Sprintf("%0127d", n)},
 			Delivery: &store.Delivery{Attempt: at, State: enumspb.PENDING_ACTIVITY_STATE_STARTED}})
 	}
@@ -154,8 +154,8 @@ func TestAttemptsOfALostHubFitIntoASignal(t *testing.T) {
 func TestStepsPinAgents(t *testing.T) {
 	t.Parallel()
 	plan := job.Plan{Job: "build", Cluster: "c", Steps: []job.PlannedStep{
-		{Step: job.Step{Task: &fleet.TaskSpec{Agent: "a-1"}}}, {Step: job.Step{Task: &fleet.TaskSpec{Agent: "${inputs.a}"}}},
-		{Step: job.Step{Approve: &job.Approve{}}}}}
+		{Step: api.Step{Task: &api.TaskSpec{Agent: "a-1"}}}, {Step: api.Step{Task: &api.TaskSpec{Agent: "${inputs.a}"}}},
+		{Step: api.Step{Approve: &api.StepApprove{}}}}}
 	start := contract.StartOfRun("build-1", &contract.RunInput{Plan: plan}, 0)
 	labels, _ := start.Attributes.GetKeywordList(contract.AttrLabels)
 	require.Equal(t, []string{"agent/a-1"}, labels)
@@ -166,11 +166,11 @@ func TestStepsPinAgents(t *testing.T) {
 	} {
 		facts := fleet.ScalingFacts{Agents: []fleet.AgentActivity{{AgentID: "a-1"}}}
 		_, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),
-			&fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
+			&fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
 				if facts.Agents[0].Pinned {
 					return fleet.ScalingDecision{}
 				}
-				return fleet.ScalingDecision{Change: fleet.ScaleDown, Agents: []string{"a-1"}}
+				return fleet.ScalingDecision{Change: api.ScaleDown, Agents: []string{"a-1"}}
 			})
 		require.NoError(t, err)
 		require.Equal(t, name != "nothing", facts.Agents[0].Pinned, name)
@@ -190,8 +190,8 @@ func TestScalingSeesWorkPinnedToEachOfSeveralAgents(t *testing.T) {
 		}
 	}
 	decision, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),
-		&fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
-			d := fleet.ScalingDecision{Change: fleet.ScaleDown}
+		&fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
+			d := fleet.ScalingDecision{Change: api.ScaleDown}
 			for _, a := range facts.Agents {
 				if !a.Pinned && len(d.Agents) < 3 {
 					d.Agents = append(d.Agents, a.AgentID)

@@ -37,14 +37,14 @@ func (s Store) Tasks() Tasks { return Tasks{s} }
 // is in its workflow (Complete).
 type Task struct {
 	api.Task
-	Safety       fleet.RetrySafety
-	Digest       string           // of what was submitted
-	Mark         fleet.TaskStatus // the status that the workflow has written where lists see it
-	MarkedAt     time.Time        // when the mark was set or removed; zero: never
-	Delivery     *Delivery        // the pending one; nil: there is none, or it is not known
-	HistoryBytes int64            // of its workflow; 0: not known
-	idle         bool             // neither a delivery nor a workflow task is under way
-	whole        bool             // nothing more is known of it
+	Safety       api.RetrySafety
+	Digest       string         // of what was submitted
+	Mark         api.TaskStatus // the status that the workflow has written where lists see it
+	MarkedAt     time.Time      // when the mark was set or removed; zero: never
+	Delivery     *Delivery      // the pending one; nil: there is none, or it is not known
+	HistoryBytes int64          // of its workflow; 0: not known
+	idle         bool           // neither a delivery nor a workflow task is under way
+	whole        bool           // nothing more is known of it
 }
 
 // Delivery is a delivery of a task that is under way.
@@ -52,7 +52,7 @@ type Delivery struct {
 	Queue    string
 	Priority int32
 	State    enumspb.PendingActivityState
-	Attempt  fleet.Attempt // who has it, as far as its hub has told
+	Attempt  api.Attempt // who has it, as far as its hub has told
 	Report   contract.AttemptReport
 	Hub      string    // that has it; empty: not known
 	SeenAt   time.Time // its last sign of life; zero before it is started
@@ -65,7 +65,7 @@ func (d *Delivery) Started() bool { return d.State != enumspb.PENDING_ACTIVITY_S
 func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 	id, _ := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
 	attributes := info.GetSearchAttributes().GetIndexedFields()
-	mark := fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))
+	mark := api.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))
 	t := Task{Mark: mark, HistoryBytes: info.GetHistorySizeBytes(), Task: api.Task{
 		ID:         id,
 		WorkflowID: info.GetExecution().GetWorkflowId(),
@@ -96,7 +96,7 @@ func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 	contract.Decode(memo[contract.MemoSchedule], &t.Schedule)
 	contract.Decode(memo[contract.MemoDigest], &t.Digest)
 	contract.Decode(memo[contract.MemoTrace], &t.TraceID)
-	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
+	priority := api.Priority(info.GetPriority().GetPriorityKey())
 	contract.Decode(memo[contract.MemoPriority], &priority)
 	t.setPriority(priority)
 	var start time.Time
@@ -105,8 +105,8 @@ func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 		t.StartAt = &start
 	}
 	t.ExpiresAt = expiryOf(&t.Task, memo)
-	var dead fleet.DeadLetter
-	if t.Status == fleet.TaskDeadLetter && contract.Decode(memo[contract.MemoDeadLetter], &dead) {
+	var dead api.DeadLetter
+	if t.Status == api.TaskDeadLetter && contract.Decode(memo[contract.MemoDeadLetter], &dead) {
 		t.DeadLetter, t.Tried = &dead, dead.Tried
 	}
 }
@@ -114,10 +114,10 @@ func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 // expiryOf is when a task expires that no agent has had yet, by its memo; nil: it does not, or has been delivered.
 func expiryOf(t *api.Task, memo map[string]*commonpb.Payload) *time.Time {
 	var at time.Time
-	in := fleet.Duration(fleet.DefaultExpiration)
+	in := api.Duration(api.DefaultExpiration)
 	contract.Decode(memo[contract.MemoExpiresIn], &in)
 	switch {
-	case t.Status != fleet.TaskQueued || t.CreatedAt == nil:
+	case t.Status != api.TaskQueued || t.CreatedAt == nil:
 		return nil
 	case contract.Decode(memo[contract.MemoExpiresAt], &at):
 	case in == 0:
@@ -130,31 +130,31 @@ func expiryOf(t *api.Task, memo map[string]*commonpb.Payload) *time.Time {
 	return new(at.UTC())
 }
 
-func (t *Task) setPriority(p fleet.Priority) {
+func (t *Task) setPriority(p api.Priority) {
 	t.Priority, t.PriorityName = int(p.OrDefault()), p.OrDefault().String()
 }
 
 // statusOf derives a task's status from its workflow's, and from its mark where that says more. An open task without
 // one is called queued.
-func statusOf(execution enumspb.WorkflowExecutionStatus, mark fleet.TaskStatus) fleet.TaskStatus {
+func statusOf(execution enumspb.WorkflowExecutionStatus, mark api.TaskStatus) api.TaskStatus {
 	switch execution {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return fleet.TaskCompleted
+		return api.TaskCompleted
 	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		if mark == fleet.TaskExpired {
-			return fleet.TaskExpired
+		if mark == api.TaskExpired {
+			return api.TaskExpired
 		}
-		return fleet.TaskFailed
+		return api.TaskFailed
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return fleet.TaskCancelled
+		return api.TaskCancelled
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return fleet.TaskExpired
+		return api.TaskExpired
 	}
 	switch mark {
-	case fleet.TaskReview, fleet.TaskDeadLetter:
+	case api.TaskReview, api.TaskDeadLetter:
 		return mark
 	}
-	return fleet.TaskQueued
+	return api.TaskQueued
 }
 
 // Describe is a task as Temporal itself knows it, without asking a worker.
@@ -272,9 +272,9 @@ func (t *Task) TakeDelivery() bool {
 	if t.Delivery == nil {
 		return false
 	}
-	t.Status = fleet.TaskQueued
+	t.Status = api.TaskQueued
 	if t.Delivery.Started() {
-		t.Status, t.Why, t.ExpiresAt = fleet.TaskRunning, "", nil
+		t.Status, t.Why, t.ExpiresAt = api.TaskRunning, "", nil
 		t.Tried++
 		t.Attempts = append(t.Attempts, t.Delivery.Attempt)
 	}
@@ -283,17 +283,17 @@ func (t *Task) TakeDelivery() bool {
 
 // Refine tells queued, running and retry_wait apart by what a description tells. Other statuses stay.
 func (t *Task) Refine(now time.Time) {
-	if t.Status == fleet.TaskQueued && !t.TakeDelivery() && !t.WaitsForStart(now) && t.idle {
-		t.Status = fleet.TaskRetryWait // it waits for a timer
+	if t.Status == api.TaskQueued && !t.TakeDelivery() && !t.WaitsForStart(now) && t.idle {
+		t.Status = api.TaskRetryWait // it waits for a timer
 	}
 }
 
 // WaitsForStart reports whether the task's time has not come, and then says so in the task.
 func (t *Task) WaitsForStart(now time.Time) bool {
-	if t.Status != fleet.TaskQueued || t.StartAt == nil || !t.StartAt.After(now) {
+	if t.Status != api.TaskQueued || t.StartAt == nil || !t.StartAt.After(now) {
 		return false
 	}
-	t.NextAttemptAt, t.Why = t.StartAt, fleet.StartsAt(*t.StartAt)
+	t.NextAttemptAt, t.Why = t.StartAt, api.StartsAt(*t.StartAt)
 	return true
 }
 
@@ -303,12 +303,12 @@ func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	parallel.Each(len(tasks), atOnce, func(i int) {
-		if tasks[i].Status != fleet.TaskQueued {
+		if tasks[i].Status != api.TaskQueued {
 			return
 		}
 		if t, err := s.describe(ctx, tasks[i].WorkflowID, tasks[i].RunID); err == nil {
 			t.Refine(time.Now())
-			if t.Status == fleet.TaskRetryWait || t.Delivery != nil && t.Delivery.Attempt.Number > 1 {
+			if t.Status == api.TaskRetryWait || t.Delivery != nil && t.Delivery.Attempt.Number > 1 {
 				_ = s.Complete(ctx, &t) // without it, it has what the description tells
 				t.Result, t.Attempts = nil, t.Attempts[max(0, len(t.Attempts)-1):]
 			}
@@ -335,7 +335,7 @@ func (s Tasks) Complete(ctx context.Context, t *Task) error {
 		return err
 	}
 	t.takeState(&state)
-	if state.Status == fleet.TaskQueued {
+	if state.Status == api.TaskQueued {
 		t.TakeDelivery()
 	}
 	return nil
@@ -365,7 +365,7 @@ func (t *Task) ShowRecovery(now time.Time) {
 	}
 	t.PolicyState = fleet.ShowPolicy(t.PolicyState, t.Recovery, now)
 	t.RecoveryStatus = fleet.RecoveryStatus(t.Status, t.PolicyState)
-	t.RecoveryRequiresReview = t.Status == fleet.TaskReview
+	t.RecoveryRequiresReview = t.Status == api.TaskReview
 }
 
 // takeEnd puts in what the workflow left. The status is its own unless the state says more.
@@ -374,17 +374,17 @@ func (t *Task) takeEnd(end End) {
 	ended := t.Status
 	if end.Read(&state) {
 		t.takeState(&state)
-	} else if ended != fleet.TaskCompleted {
+	} else if ended != api.TaskCompleted {
 		t.Why = end.Why()
 	}
-	if ended == fleet.TaskCancelled {
-		t.Status = fleet.TaskCancelled
+	if ended == api.TaskCancelled {
+		t.Status = api.TaskCancelled
 	}
 }
 
 // Submitted is what was submitted, from the first event of the task's history; it needs no worker. It is nil for an
 // input that cannot be read.
-func (s Tasks) Submitted(ctx context.Context, t *api.Task) (*fleet.TaskSpec, error) {
+func (s Tasks) Submitted(ctx context.Context, t *api.Task) (*api.TaskSpec, error) {
 	if _, _, _, ok := job.CutTaskID(t.ID); ok {
 		return s.stepSpec(ctx, t)
 	}
@@ -458,19 +458,19 @@ func (t *Task) HasLabels(labels map[string]string) bool {
 }
 
 // Matches reports whether the task has the filter's labels and cause, which visibility does not tell exactly.
-func (t *Task) Matches(f *fleet.TaskFilter) bool {
+func (t *Task) Matches(f *api.TaskFilter) bool {
 	return t.HasLabels(f.Labels) && (f.Cause == "" || t.DeadLetter != nil && t.DeadLetter.Kind == f.Cause)
 }
 
 // MadeBy reports whether a schedule made the task. What only has the id of a firing's task is not.
 func (t *Task) MadeBy(schedule string) bool {
-	tenant, _ := fleet.CutTenant(schedule)
+	tenant, _ := api.CutTenant(schedule)
 	return t.Schedule == schedule && schedule != "" && t.Tenant == tenant
 }
 
 // LooksAlike reports whether visibility finds tasks of other statuses too for one.
-func LooksAlike(status fleet.TaskStatus) bool {
-	return status == fleet.TaskQueued || status == fleet.TaskRunning || status == fleet.TaskRetryWait
+func LooksAlike(status api.TaskStatus) bool {
+	return status == api.TaskQueued || status == api.TaskRunning || status == api.TaskRetryWait
 }
 
 // Queue is the task queue in which the pending delivery is or was; "" without one.
@@ -493,7 +493,7 @@ func (t *Task) Level() int32 {
 func (t *Task) Unhandled() bool { return t.Mark == contract.TaskUnhandled }
 
 // Running is the attempt that a hub has; nil: none has one.
-func (t *Task) Running() *fleet.Attempt {
+func (t *Task) Running() *api.Attempt {
 	if t.Delivery == nil || !t.Delivery.Started() {
 		return nil
 	}
@@ -551,7 +551,7 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 		WorkflowID: start.WorkflowID,
 		RunID:      run.GetRunID(),
 		TraceID:    in.TraceID,
-		Status:     fleet.TaskQueued,
+		Status:     api.TaskQueued,
 		Type:       in.Spec.Type,
 		Cluster:    in.Spec.Cluster,
 		Agent:      in.Spec.Agent,
@@ -584,7 +584,7 @@ func (s Tasks) Pinned(ctx context.Context, only string) (map[string][]string, er
 	pinned := map[string][]string{}
 	var known []string
 	for range pinnedPages {
-		query := contract.OpenTaskQuery(&fleet.TaskFilter{Cluster: only}) + " AND " + agent + " > ''"
+		query := contract.OpenTaskQuery(&api.TaskFilter{Cluster: only}) + " AND " + agent + " > ''"
 		if len(known) > 0 {
 			query += " AND " + agent + " NOT IN (" + strings.Join(known, ", ") + ")"
 		}

@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/array"
 	"mainstay.dev/mainstay/workflows/cluster"
@@ -135,7 +135,7 @@ func EnsureHealing(ctx context.Context, c client.Client) error {
 	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: contract.HealingScheduleID,
 		Spec: client.ScheduleSpec{
-			Intervals: []client.ScheduleIntervalSpec{{Every: fleet.DefaultHealingInterval}}},
+			Intervals: []client.ScheduleIntervalSpec{{Every: api.DefaultHealingInterval}}},
 		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 		CatchupWindow: healingCatchUp,
 		Note:          "looks at all clusters and heals them; pause it in the Web UI, or with: mainstay healing pause",
@@ -143,7 +143,7 @@ func EnsureHealing(ctx context.Context, c client.Client) error {
 			ID:            contract.HealingCycleWorkflowID(""),
 			Workflow:      contract.HealingCycleWorkflow,
 			TaskQueue:     contract.WorkerQueue,
-			Args:          []any{contract.HealingCycleInput{Every: fleet.Duration(fleet.DefaultHealingInterval)}},
+			Args:          []any{contract.HealingCycleInput{Every: api.Duration(api.DefaultHealingInterval)}},
 			StaticSummary: "healing cycle",
 
 			WorkflowExecutionTimeout: contract.HealingCycleTimeout,

@@ -13,13 +13,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 func viewerToken(id string) access.Record {
-	return access.Record{ID: id, Name: id, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(id)}
+	return access.Record{ID: id, Name: id, Kind: api.TokenAPI, Role: api.RoleViewer, Hash: access.HashOf(id)}
 }
 
 // TestAccessKeepsTokensInItsMemo creates tokens, repeats that, revokes and refuses some; each time the memo has the
@@ -54,7 +55,7 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	send("one", contract.CreateTokenUpdate.Name, viewerToken("one"))
 	send("again", contract.CreateTokenUpdate.Name, viewerToken("one"))
 	send("two", contract.CreateTokenUpdate.Name, viewerToken("two"))
-	send("no role", contract.CreateTokenUpdate.Name, access.Record{ID: "x", Kind: access.APIToken})
+	send("no role", contract.CreateTokenUpdate.Name, access.Record{ID: "x", Kind: api.TokenAPI})
 	send("revoked", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	send("unknown", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	same, child, grandchild := viewerToken("same"), viewerToken("child"), viewerToken("grandchild")

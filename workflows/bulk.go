@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -24,7 +24,7 @@ func Bulk(ctx workflow.Context, in contract.BulkInput) (contract.BulkState, erro
 	if in.Carried != nil {
 		run.BulkCarried = *in.Carried
 	} else {
-		run.State = contract.BulkState{Status: fleet.BulkRunning, Expected: in.Expected, StartedAt: workflow.Now(ctx)}
+		run.State = contract.BulkState{Status: api.BulkRunning, Expected: in.Expected, StartedAt: workflow.Now(ctx)}
 		if run.in.Spec.Filter.SubmittedBefore.IsZero() && len(in.Spec.IDs) == 0 {
 			// Tasks submitted from now on are not selected.
 			run.in.Spec.Filter.SubmittedBefore = run.State.StartedAt
@@ -52,7 +52,7 @@ func (r *bulkRun) setHandlers(ctx workflow.Context) error {
 		r.cancel = &req
 		return r.State, nil
 	}, func(contract.CancelRequest) error {
-		if r.cancel != nil || r.State.Status != fleet.BulkRunning {
+		if r.cancel != nil || r.State.Status != api.BulkRunning {
 			return Refuse("the bulk operation has ended or is being cancelled")
 		}
 		return nil
@@ -71,9 +71,9 @@ func (r *bulkRun) loop(ctx workflow.Context) (contract.BulkState, error) {
 	for {
 		switch {
 		case r.cancel != nil:
-			return r.end(ctx, fleet.BulkCancelled, r.cancel.Reason)
+			return r.end(ctx, api.BulkCancelled, r.cancel.Reason)
 		case ctx.Err() != nil:
-			return r.end(ctx, fleet.BulkCancelled, "the workflow was cancelled")
+			return r.end(ctx, api.BulkCancelled, "the workflow was cancelled")
 		case workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx):
 			next := r.in
 			next.Carried = &r.BulkCarried
@@ -81,12 +81,12 @@ func (r *bulkRun) loop(ctx workflow.Context) (contract.BulkState, error) {
 		}
 		page, err := contract.BulkPageActivity.Execute(pageCtx, r.page()).Get(pageCtx)
 		if err != nil {
-			return r.end(ctx, fleet.BulkFailed, err.Error())
+			return r.end(ctx, api.BulkFailed, err.Error())
 		}
 		r.State.Add(page.Counts)
 		r.Place.Token, r.Place.IDs = page.Next, min(r.Place.IDs+contract.BulkPageSize, len(r.in.Spec.IDs))
 		if len(page.Next) == 0 && r.Place.IDs == len(r.in.Spec.IDs) {
-			return r.end(ctx, fleet.BulkCompleted, "")
+			return r.end(ctx, api.BulkCompleted, "")
 		}
 	}
 }
@@ -102,13 +102,13 @@ func (r *bulkRun) page() contract.BulkPageInput {
 }
 
 // end closes the operation. Only a completed one returns normally, so that the Web UI shows how it ended.
-func (r *bulkRun) end(ctx workflow.Context, status fleet.BulkStatus, why string) (contract.BulkState, error) {
+func (r *bulkRun) end(ctx workflow.Context, status api.BulkStatus, why string) (contract.BulkState, error) {
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	r.State.Status, r.State.Why = status, why
 	switch status {
-	case fleet.BulkCancelled:
+	case api.BulkCancelled:
 		return contract.BulkState{}, temporal.NewCanceledError(r.State)
-	case fleet.BulkFailed:
+	case api.BulkFailed:
 		return contract.BulkState{},
 			temporal.NewApplicationErrorWithOptions("bulk operation failed: "+why, string(status),
 				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.State}})

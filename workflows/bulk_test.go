@@ -13,8 +13,8 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -48,11 +48,11 @@ func TestBulkReadsAllPages(t *testing.T) {
 	t.Parallel()
 	b := newBulk(threePages)
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Expected: 7,
-		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
+		Spec: contract.BulkSpec{Action: api.BulkCancel, Filter: api.TaskFilter{Type: "x"}}})
 	require.NoError(t, b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, b.GetWorkflowResult(&state))
-	require.Equal(t, fleet.BulkCompleted, state.Status)
+	require.Equal(t, api.BulkCompleted, state.Status)
 	require.Equal(t, []int{7, 6, 3, 3}, []int{state.Expected, state.Matched, state.Done, state.Skipped})
 	require.Equal(t, []string{"", "1", "2"}, []string{string(b.pages[0].Token), string(b.pages[1].Token),
 		string(b.pages[2].Token)})
@@ -70,7 +70,7 @@ func TestBulkOfIDs(t *testing.T) {
 		return contract.BulkPageResult{Counts: contract.BulkCounts{Matched: len(in.IDs), Done: len(in.IDs)}}, nil
 	})
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
-		Spec: contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids}})
+		Spec: contract.BulkSpec{Action: api.BulkCancel, IDs: ids}})
 	require.NoError(t, b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, b.GetWorkflowResult(&state))
@@ -102,12 +102,12 @@ func TestBulkIsStopped(t *testing.T) {
 				}
 			})
 			b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
-				Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
+				Spec: contract.BulkSpec{Action: api.BulkCancel, Filter: api.TaskFilter{Type: "x"}}})
 			var cancelled *temporal.CanceledError
 			require.True(t, errors.As(b.GetWorkflowError(), &cancelled), "%v", b.GetWorkflowError())
 			var state contract.BulkState
 			require.NoError(t, cancelled.Details(&state))
-			require.Equal(t, fleet.BulkCancelled, state.Status)
+			require.Equal(t, api.BulkCancelled, state.Status)
 			require.NotEmpty(t, state.Why)
 			require.GreaterOrEqual(t, state.Done, 2)
 			require.Equal(t, len(b.pages), state.Done, "the page under way counts")
@@ -125,12 +125,12 @@ func TestBulkFails(t *testing.T) {
 			contract.Refused, nil)
 	})
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
-		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
+		Spec: contract.BulkSpec{Action: api.BulkCancel, Filter: api.TaskFilter{Type: "x"}}})
 	var failed *temporal.ApplicationError
 	require.True(t, errors.As(b.GetWorkflowError(), &failed), "%v", b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, failed.Details(&state))
-	require.Equal(t, fleet.BulkFailed, state.Status)
+	require.Equal(t, api.BulkFailed, state.Status)
 	require.Equal(t, 1, state.Done, "what was done before is told")
 	require.Contains(t, state.Why, "Temporal refuses the filter")
 }
@@ -140,9 +140,9 @@ func TestBulkContinuesAsNew(t *testing.T) {
 	b := newBulk(threePages)
 	b.SetContinueAsNewSuggested(true)
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
-		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}},
+		Spec: contract.BulkSpec{Action: api.BulkCancel, Filter: api.TaskFilter{Type: "x"}},
 		Carried: &contract.BulkCarried{Place: contract.BulkPlace{Token: []byte("1")},
-			State: contract.BulkState{Status: fleet.BulkRunning,
+			State: contract.BulkState{Status: api.BulkRunning,
 				BulkCounts: contract.BulkCounts{Matched: 5, Done: 5}}}})
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(b.GetWorkflowError(), &next), "%v", b.GetWorkflowError())

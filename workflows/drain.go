@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -25,25 +26,25 @@ const (
 // Drain takes agents out of service, MaxParallel at a time. New work stops at once; running work may finish until the
 // timeout; the rest is taken off by its retry safety; the agent ends in maintenance with nothing in flight. Cancelling
 // the workflow returns unfinished agents to work.
-func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
-	d := &drain{in: in, record: fleet.DrainRecord{
-		ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason, Timeout: in.Timeout,
+func Drain(ctx workflow.Context, in contract.DrainInput) (api.DrainRecord, error) {
+	d := &drain{in: in, record: api.DrainRecord{
+		ID: in.ID, Cluster: in.Cluster, Status: api.DrainRunning, Reason: in.Reason, Timeout: in.Timeout,
 		MaxParallel: max(in.MaxParallel, 1),
 		RequestedAt: workflow.Now(ctx),
-		Agents:      make([]fleet.AgentDrain, len(in.Agents)),
+		Agents:      make([]api.AgentDrain, len(in.Agents)),
 	}}
 	for i, agent := range in.Agents {
-		d.record.Agents[i] = fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting}
+		d.record.Agents[i] = api.AgentDrain{AgentID: agent, Status: api.DrainWaiting}
 	}
 	if err := contract.DrainQuery.Handle(ctx, d.told); err != nil {
 		return d.record, err
 	}
-	d.announce(ctx, fleet.EventDrainStarted, "", in.Reason)
+	d.announce(ctx, api.EventDrainStarted, "", in.Reason)
 	d.run(ctx)
 	completed := workflow.Now(ctx)
 	d.record.CompletedAt = &completed
 	d.record.Status, d.record.Error = d.outcome()
-	d.announce(ctx, fleet.EventDrainEnded, d.record.Status, d.record.Error)
+	d.announce(ctx, api.EventDrainEnded, d.record.Status, d.record.Error)
 	return d.told(), nil
 }
 
@@ -52,7 +53,7 @@ func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, err
 const workTold = 5000
 
 // told is the record as it is shown and kept.
-func (d *drain) told() fleet.DrainRecord {
+func (d *drain) told() api.DrainRecord {
 	record := d.record
 	record.Agents = slices.Clone(record.Agents)
 	each := max(workTold/max(len(record.Agents), 1), 1)
@@ -65,11 +66,11 @@ func (d *drain) told() fleet.DrainRecord {
 }
 
 // announce publishes the drain as an event of the cluster, unless it is a dry run.
-func (d *drain) announce(ctx workflow.Context, kind fleet.EventType, outcome fleet.DrainStatus, why string) {
+func (d *drain) announce(ctx workflow.Context, kind api.EventType, outcome api.DrainStatus, why string) {
 	if d.in.DryRun {
 		return
 	}
-	data := fleet.EventData{ID: d.in.ID, Count: len(d.in.Agents), Outcome: string(outcome), Reason: why}
+	data := api.EventData{ID: d.in.ID, Count: len(d.in.Agents), Outcome: string(outcome), Reason: why}
 	if len(d.in.Agents) == 1 {
 		data.AgentID = d.in.Agents[0]
 	}
@@ -79,7 +80,7 @@ func (d *drain) announce(ctx workflow.Context, kind fleet.EventType, outcome fle
 // drain is one run of a Drain workflow.
 type drain struct {
 	in     contract.DrainInput
-	record fleet.DrainRecord
+	record api.DrainRecord
 }
 
 // run drains the agents, each in a coroutine of its own, and returns when all are done.
@@ -92,7 +93,7 @@ func (d *drain) run(ctx workflow.Context) {
 			defer wait.Done()
 			a := &agentDrain{drain: d, record: &d.record.Agents[i]}
 			if err := turns.Acquire(ctx, 1); err != nil {
-				a.close(ctx, fleet.DrainCancelled, "")
+				a.close(ctx, api.DrainCancelled, "")
 				return
 			}
 			defer turns.Release(1)
@@ -105,16 +106,16 @@ func (d *drain) run(ctx workflow.Context) {
 }
 
 // outcome sums up the agents' drains.
-func (d *drain) outcome() (fleet.DrainStatus, string) {
-	status, why := fleet.DrainCompleted, ""
+func (d *drain) outcome() (api.DrainStatus, string) {
+	status, why := api.DrainCompleted, ""
 	for i := range d.record.Agents {
 		switch a := &d.record.Agents[i]; a.Status {
-		case fleet.DrainFailed:
-			return fleet.DrainFailed, a.AgentID + ": " + a.Error
-		case fleet.DrainCancelled:
-			status = fleet.DrainCancelled
-		case fleet.DrainPlanned:
-			status = fleet.DrainPlanned
+		case api.DrainFailed:
+			return api.DrainFailed, a.AgentID + ": " + a.Error
+		case api.DrainCancelled:
+			status = api.DrainCancelled
+		case api.DrainPlanned:
+			status = api.DrainPlanned
 		}
 	}
 	return status, why
@@ -123,7 +124,7 @@ func (d *drain) outcome() (fleet.DrainStatus, string) {
 // agentDrain is the drain of one agent.
 type agentDrain struct {
 	drain  *drain
-	record *fleet.AgentDrain
+	record *api.AgentDrain
 	place  contract.Cordoned // where the agent is connected
 	// left is what it had when its hub saw it last, if that is known.
 	left      []fleet.HeldAttempt
@@ -133,27 +134,27 @@ type agentDrain struct {
 // run takes one agent out of service.
 func (a *agentDrain) run(ctx workflow.Context) {
 	if ctx.Err() != nil {
-		a.close(ctx, fleet.DrainCancelled, "")
+		a.close(ctx, api.DrainCancelled, "")
 		return
 	}
-	a.record.Status = fleet.DrainRunning
+	a.record.Status = api.DrainRunning
 	err := a.carryOut(ctx)
 	switch {
 	case ctx.Err() != nil:
 		a.giveBack(ctx)
-		a.close(ctx, fleet.DrainCancelled, "")
+		a.close(ctx, api.DrainCancelled, "")
 	case err != nil:
 		a.record.Refused = IsType(err, contract.Refused)
 		a.keepOut(ctx, err)
-		a.close(ctx, fleet.DrainFailed, ReasonOf(err))
+		a.close(ctx, api.DrainFailed, ReasonOf(err))
 	case a.drain.in.DryRun:
-		a.close(ctx, fleet.DrainPlanned, "")
+		a.close(ctx, api.DrainPlanned, "")
 	default:
-		a.close(ctx, fleet.DrainCompleted, "")
+		a.close(ctx, api.DrainCompleted, "")
 	}
 }
 
-func (a *agentDrain) close(ctx workflow.Context, status fleet.DrainStatus, why string) {
+func (a *agentDrain) close(ctx workflow.Context, status api.DrainStatus, why string) {
 	at := workflow.Now(ctx)
 	a.record.Status, a.record.Error, a.record.CompletedAt = status, why, &at
 }
@@ -170,7 +171,7 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 		return err
 	}
 	if !idle {
-		a.record.Status = fleet.DrainMoving
+		a.record.Status = api.DrainMoving
 		if err := a.evacuate(ctx); err != nil {
 			return err
 		}
@@ -189,11 +190,11 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 			a.record.Finished++
 		}
 	}
-	return a.cordon(ctx, fleet.AgentMaintenance)
+	return a.cordon(ctx, api.AgentMaintenance)
 }
 
 // cordon cordons the agent at its cluster and learns where it is connected.
-func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) error {
+func (a *agentDrain) cordon(ctx workflow.Context, status api.AgentStatus) error {
 	place, err := contract.CordonActivity.Execute(onWorker(ctx, a.record.AgentID+": "+string(status)),
 		contract.ClusterCordon{
 			Cluster: a.drain.in.Cluster,
@@ -230,7 +231,7 @@ func (a *agentDrain) keepOut(ctx workflow.Context, why error) {
 	if a.drain.in.DryRun || IsType(why, contract.Refused) {
 		return
 	}
-	if err := a.cordon(ctx, fleet.AgentMaintenance); err != nil {
+	if err := a.cordon(ctx, api.AgentMaintenance); err != nil {
 		workflow.GetLogger(ctx).Warn("The agent was not put into maintenance", "agent", a.record.AgentID, "error", err)
 	}
 }
@@ -264,7 +265,7 @@ func (a *agentDrain) stopNewWork(ctx workflow.Context) error {
 // find learns where the agent is connected, and keeps it cordoned. A dry run only looks.
 func (a *agentDrain) find(ctx workflow.Context) error {
 	if !a.drain.in.DryRun {
-		return a.cordon(ctx, fleet.AgentDraining)
+		return a.cordon(ctx, api.AgentDraining)
 	}
 	place, err := contract.FindMemberActivity.Execute(onWorker(ctx, "find "+a.record.AgentID),
 		contract.FindMemberInput{Cluster: a.drain.in.Cluster, AgentID: a.record.AgentID}).Get(ctx)

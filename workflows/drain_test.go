@@ -15,6 +15,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -35,16 +36,16 @@ func TestDrainThatIsRefused(t *testing.T) {
 	env.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name,
 		mock.Anything).Return(nil)
-	decided := &fleet.HealingCheck{Type: fleet.HealDrain, Epoch: 7}
+	decided := &fleet.HealingCheck{Type: api.HealDrain, Epoch: 7}
 	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:healing-1", Cluster: "c",
 		Agents: []string{"a"}, Healing: decided})
 	require.NoError(t, env.GetWorkflowError())
-	var record fleet.DrainRecord
+	var record api.DrainRecord
 	require.NoError(t, env.GetWorkflowResult(&record))
-	require.Equal(t, fleet.DrainFailed, record.Status)
+	require.Equal(t, api.DrainFailed, record.Status)
 	require.Equal(t, "an operator has it", record.Agents[0].Error)
 	require.True(t, record.Agents[0].Refused)
-	require.Equal(t, []contract.CordonRequest{{AgentID: "a", Status: fleet.AgentDraining, Drain: "c:healing-1",
+	require.Equal(t, []contract.CordonRequest{{AgentID: "a", Status: api.AgentDraining, Drain: "c:healing-1",
 		Healing: decided}}, asked,
 		"it is asked once, and nothing is done to the agent after the refusal")
 }
@@ -60,15 +61,15 @@ func TestDrainOfMuchWork(t *testing.T) {
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
 		var stopped contract.StopWorkResult
 		for n := range 3000 {
-			stopped.Work = append(stopped.Work, fleet.DrainWork{TaskID: fmt.Sprintf("%s-%d-%s", in.AgentID, n,
-				strings.Repeat("x", 100)), Attempt: 1, AtDeadline: fleet.AtDeadline(fleet.AtMostOnce)})
+			stopped.Work = append(stopped.Work, api.DrainWork{TaskID: fmt.Sprintf("%s-%d-%s", in.AgentID, n,
+				strings.Repeat("x", 100)), Attempt: 1, AtDeadline: fleet.AtDeadline(api.AtMostOnce)})
 		}
 		return stopped, nil
 	}, activity.RegisterOptions{Name: contract.StopWorkActivity.Name})
 	env.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:d", Cluster: "c", DryRun: true,
 		Agents: []string{"a", "b", "c", "d"}})
-	var record fleet.DrainRecord
+	var record api.DrainRecord
 	require.NoError(t, env.GetWorkflowResult(&record))
 	require.True(t, contract.Fits(record))
 	for _, a := range record.Agents {
@@ -80,7 +81,7 @@ func TestDrainOfMuchWork(t *testing.T) {
 // What an agent has when it vanishes is lost, not finished; what had ended before is finished.
 func TestDrainOfAnAgentThatVanishes(t *testing.T) {
 	t.Parallel()
-	work := []fleet.DrainWork{{TaskID: "t1", Attempt: 1}, {TaskID: "t2", Attempt: 3}, {TaskID: "t3", Attempt: 1}}
+	work := []api.DrainWork{{TaskID: "t1", Attempt: 1}, {TaskID: "t2", Attempt: 3}, {TaskID: "t3", Attempt: 1}}
 	first := contract.Cordoned{Hub: "h1", Instance: "i1", Epoch: 1}
 	for name, c := range map[string]struct {
 		then contract.Cordoned // where it is found when its hub has lost it
@@ -121,11 +122,11 @@ func TestDrainOfAnAgentThatVanishes(t *testing.T) {
 			env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name,
 				mock.Anything).Return(nil)
 			env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:d", Cluster: "c", Agents: []string{"a"},
-				Timeout: fleet.Duration(time.Minute)})
+				Timeout: api.Duration(time.Minute)})
 			require.NoError(t, env.GetWorkflowError())
-			var record fleet.DrainRecord
+			var record api.DrainRecord
 			require.NoError(t, env.GetWorkflowResult(&record))
-			require.Equal(t, fleet.DrainCompleted, record.Status, record.Error)
+			require.Equal(t, api.DrainCompleted, record.Status, record.Error)
 			var lost []string
 			for _, w := range record.Agents[0].Work {
 				if w.Lost {

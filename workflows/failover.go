@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -18,8 +19,8 @@ const evacuateTimeout = time.Minute
 // Failover finishes and records one failover. It moves nothing itself: the lost agent's hub ended its attempts, its
 // tasks deliver themselves again, and the cluster moves its roles. A failover by hand first takes the work off the
 // living agent.
-func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
-	record := fleet.FailoverRecord{
+func Failover(ctx workflow.Context, in contract.FailoverInput) (api.FailoverRecord, error) {
+	record := api.FailoverRecord{
 		ID:            in.ID(),
 		Cluster:       in.Cluster,
 		FailedAgentID: in.FailedAgent,
@@ -27,14 +28,14 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 		TargetAgentID: in.Target,
 		Trigger:       in.Trigger,
 		Reason:        in.Reason,
-		Status:        fleet.FailoverRunning,
+		Status:        api.FailoverRunning,
 		Targets:       in.Targets,
 		Tasks:         len(in.Attempts) + in.Unlisted,
 		Evidence:      in.Evidence,
 		NoticedAfter:  in.NoticedAfter,
 		NoticedAt:     in.NoticedAt, StartedAt: workflow.Now(ctx),
 	}
-	if err := contract.FailoverQuery.Handle(ctx, func() fleet.FailoverRecord { return record }); err != nil {
+	if err := contract.FailoverQuery.Handle(ctx, func() api.FailoverRecord { return record }); err != nil {
 		return record, err
 	}
 	record.Status, record.Error = failOver(ctx, in, &record)
@@ -43,7 +44,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	publish(ctx, record)
 	syncAfter(ctx, in, &record)
 	announce(ctx, in.Cluster, fleet.EndOfFailover(&record))
-	if record.Status == fleet.FailoverNoTarget && len(in.Attempts) > 0 {
+	if record.Status == api.FailoverNoTarget && len(in.Attempts) > 0 {
 		followLeft(ctx, in, &record)
 	}
 	return record, nil
@@ -51,7 +52,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 
 // followLeft keeps in the record of a failover without a target what became of the tasks. Nobody who is notified of
 // its end waits for that.
-func followLeft(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) {
+func followLeft(ctx workflow.Context, in contract.FailoverInput, record *api.FailoverRecord) {
 	in.WasLeader, in.Shards = false, nil
 	moved, err := awaitTransfers(ctx, in)
 	if moved.Transfers != nil {
@@ -66,16 +67,16 @@ func followLeft(ctx workflow.Context, in contract.FailoverInput, record *fleet.F
 }
 
 // left are the tasks of a failover without a target, at its beginning.
-func left(in *contract.FailoverInput) (listed []fleet.Transfer) {
+func left(in *contract.FailoverInput) (listed []api.Transfer) {
 	for _, held := range in.Attempts {
-		listed = append(listed, fleet.Transfer{TaskID: held.TaskID, From: in.FailedAgent, RetryCount: held.Attempt,
-			Status: fleet.TaskQueued, Why: in.Reason})
+		listed = append(listed, api.Transfer{TaskID: held.TaskID, From: in.FailedAgent, RetryCount: held.Attempt,
+			Status: api.TaskQueued, Why: in.Reason})
 	}
 	return listed
 }
 
 // publish counts the failover in the worker's metrics. Losing the count changes nothing.
-func publish(ctx workflow.Context, record fleet.FailoverRecord) {
+func publish(ctx workflow.Context, record api.FailoverRecord) {
 	record.Transfers = nil
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second,
@@ -89,21 +90,21 @@ const noTarget = "no other agent can take over; the work waits in its lanes"
 
 // failOver carries out the failover and returns its outcome.
 func failOver(
-	ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord,
-) (fleet.FailoverStatus, string) {
+	ctx workflow.Context, in contract.FailoverInput, record *api.FailoverRecord,
+) (api.FailoverStatus, string) {
 	if in.NotInCluster {
-		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
+		return api.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
 	if in.Target == "" && !in.AnyTarget {
 		fleet.TakeTransfers(record, left(&in), in.Unlisted)
-		return fleet.FailoverNoTarget, noTarget
+		return api.FailoverNoTarget, noTarget
 	}
-	if in.Trigger == fleet.TriggerManual {
+	if in.Trigger == api.TriggerManual {
 		evacuated, err := evacuate(ctx, in)
 		if err != nil {
-			return fleet.FailoverFailed, "the agent's work could not be taken off it: " + err.Error()
+			return api.FailoverFailed, "the agent's work could not be taken off it: " + err.Error()
 		}
-		in.Attempts = evacuated.Attempts[:min(len(evacuated.Attempts), fleet.MaxTransfers)]
+		in.Attempts = evacuated.Attempts[:min(len(evacuated.Attempts), api.MaxTransfers)]
 		in.Unlisted = len(evacuated.Attempts) - len(in.Attempts)
 	}
 	moved, err := awaitTransfers(ctx, in)
@@ -111,16 +112,16 @@ func failOver(
 	record.ResumedAt = moved.ResumedAt
 	back := fleet.TakeTransfers(record, moved.Transfers, in.Unlisted)
 	if err != nil {
-		return fleet.FailoverFailed, "not all work was seen to move in time: " + err.Error()
+		return api.FailoverFailed, "not all work was seen to move in time: " + err.Error()
 	}
 	if moved.NoTarget {
-		return fleet.FailoverNoTarget, noTarget
+		return api.FailoverNoTarget, noTarget
 	}
-	if back > 0 && in.Trigger == fleet.TriggerManual {
-		return fleet.FailoverFailed, fmt.Sprintf("no other agent took %d of %s in time: %s has them again", back,
-			fleet.Count(len(moved.Transfers), "task"), in.FailedAgent)
+	if back > 0 && in.Trigger == api.TriggerManual {
+		return api.FailoverFailed, fmt.Sprintf("no other agent took %d of %s in time: %s has them again", back,
+			api.Count(len(moved.Transfers), "task"), in.FailedAgent)
 	}
-	return fleet.FailoverSucceeded, ""
+	return api.FailoverSucceeded, ""
 }
 
 // evacuate makes the hub stop the agent's work, and then frees its roles.
@@ -149,7 +150,7 @@ func awaitTransfers(ctx workflow.Context, in contract.FailoverInput) (contract.A
 	}
 	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.WorkerQueue,
-		ScheduleToCloseTimeout: in.Timeout.Or(fleet.DefaultTransferTimeout) + time.Minute,
+		ScheduleToCloseTimeout: in.Timeout.Or(api.DefaultTransferTimeout) + time.Minute,
 		HeartbeatTimeout:       30 * time.Second,
 		Summary:                "watch the work of " + in.FailedAgent + " move",
 	})

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -24,44 +25,44 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   contract.FailoverInput
 		late string // what has not moved when its time is over
-		want fleet.EventData
+		want api.EventData
 	}{
 		"any agent": {contract.FailoverInput{AnyTarget: true, Attempts: held}, "",
-			fleet.EventData{Outcome: "succeeded", Count: 1, Of: 2}},
+			api.EventData{Outcome: "succeeded", Count: 1, Of: 2}},
 		"late": {contract.FailoverInput{AnyTarget: true, Attempts: held}, "1 of 2 tasks wait for an agent",
-			fleet.EventData{Outcome: "failed", Count: 1, Of: 2, Reason: "not all work was seen to move in time: " +
+			api.EventData{Outcome: "failed", Count: 1, Of: 2, Reason: "not all work was seen to move in time: " +
 				"1 of 2 tasks wait for an agent"}},
-		"back at the agent": {contract.FailoverInput{AnyTarget: true, Attempts: held, Trigger: fleet.TriggerManual}, "",
-			fleet.EventData{Outcome: "failed", Count: 1, Of: 2,
+		"back at the agent": {contract.FailoverInput{AnyTarget: true, Attempts: held, Trigger: api.TriggerManual}, "",
+			api.EventData{Outcome: "failed", Count: 1, Of: 2,
 				Reason: "no other agent took 1 of 2 tasks in time: a has them again"}},
 		"many": {contract.FailoverInput{AnyTarget: true, Attempts: held, Unlisted: 10}, "",
-			fleet.EventData{Outcome: "succeeded", Count: 6, Of: 12}},
+			api.EventData{Outcome: "succeeded", Count: 6, Of: 12}},
 		"no agent": {contract.FailoverInput{Attempts: held}, "",
-			fleet.EventData{Outcome: "no_target_available", Of: 2,
+			api.EventData{Outcome: "no_target_available", Of: 2,
 				Reason: "no other agent can take over; the work waits in its lanes"}},
 		"no agent any more": {contract.FailoverInput{AnyTarget: true, Shards: []int{3}}, "",
-			fleet.EventData{Outcome: "no_target_available",
+			api.EventData{Outcome: "no_target_available",
 				Reason: "no other agent can take over; the work waits in its lanes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env, back := workflowtest.NewEnvironment(), ""
-			if tc.in.Trigger == fleet.TriggerManual {
+			if tc.in.Trigger == api.TriggerManual {
 				back = "a"
 			}
 			env.RegisterWorkflowWithOptions(workflows.Failover,
 				workflow.RegisterOptions{Name: contract.FailoverWorkflow})
-			env.RegisterActivityWithOptions(func(context.Context, fleet.FailoverRecord) error { return nil },
+			env.RegisterActivityWithOptions(func(context.Context, api.FailoverRecord) error { return nil },
 				activity.RegisterOptions{Name: contract.CountFailoverActivity.Name})
 			env.RegisterActivityWithOptions(
 				func(_ context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
-					require.Equal(t, fleet.Duration(42*time.Second), in.Timeout)
+					require.Equal(t, api.Duration(42*time.Second), in.Timeout)
 					if len(in.Shards) > 0 {
 						return contract.AwaitTransfersResult{NoTarget: true, ResumedAt: &resumed}, nil
 					}
 					require.Equal(t, held, in.Attempts)
 					return contract.AwaitTransfersResult{ResumedAt: &resumed, Incomplete: tc.late,
-						Transfers: []fleet.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2", To: back}}}, nil
+						Transfers: []api.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2", To: back}}}, nil
 				}, activity.RegisterOptions{Name: contract.AwaitTransfersActivity.Name})
 			env.RegisterActivityWithOptions(func(context.Context, contract.EvacuateInput) (contract.EvacuateResult, error) {
 				return contract.EvacuateResult{Attempts: held}, nil
@@ -76,14 +77,14 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 					return nil
 				})
 			tc.in.Cluster, tc.in.FailedAgent, tc.in.Epoch = "c", "a", 7
-			tc.in.Timeout = fleet.Duration(42 * time.Second)
+			tc.in.Timeout = api.Duration(42 * time.Second)
 			env.ExecuteWorkflow(contract.FailoverWorkflow, tc.in)
 			require.NoError(t, env.GetWorkflowError())
 			tc.want.Cluster, tc.want.AgentID, tc.want.Epoch, tc.want.ID = "c", "a", 7, "c:a:7"
 			require.Len(t, told, 1)
-			require.Equal(t, fleet.EventFailoverEnded, told[0].Type)
+			require.Equal(t, api.EventFailoverEnded, told[0].Type)
 			require.Equal(t, tc.want, told[0].EventData)
-			var record fleet.FailoverRecord
+			var record api.FailoverRecord
 			require.NoError(t, env.GetWorkflowResult(&record))
 			if tc.in.AnyTarget {
 				require.Equal(t, &resumed, record.ResumedAt)

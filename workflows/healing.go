@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -33,7 +34,7 @@ const (
 // people pause and trigger it there. While nothing is wrong it is one workflow task with one local activity.
 func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract.HealingCycle, error) {
 	began := workflow.Now(ctx)
-	record := contract.HealingCycle{HealingCycleRecord: fleet.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun,
+	record := contract.HealingCycle{HealingCycleRecord: api.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun,
 		StartedAt: began.UTC()}}
 	examined, err := examine(ctx, contract.ExamineInput{Every: in.Every, Cluster: in.Cluster, DryRun: in.DryRun,
 		At: began})
@@ -117,9 +118,9 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 
 // startActions starts the decided actions, the most urgent first, as children that outlive the cycle. Some skipped
 // decisions get a record too; waiting ones are only in the cycle's result.
-func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy, decisions []fleet.HealingDecision) {
+func startActions(ctx workflow.Context, cycle string, policy api.HealingPolicy, decisions []api.HealingDecision) {
 	due := slices.DeleteFunc(slices.Clone(decisions),
-		func(d fleet.HealingDecision) bool { return d.Verdict == fleet.HealWait })
+		func(d api.HealingDecision) bool { return d.Verdict == api.HealWait })
 	for len(due) > 0 {
 		n := 0
 		for bytes := 0; n < min(len(due), actionsAtOnce) && (bytes < actionBytes || n == 0); n++ {
@@ -131,7 +132,7 @@ func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy
 	}
 }
 
-func startPart(ctx workflow.Context, cycle string, policy fleet.HealingPolicy, decisions []fleet.HealingDecision) {
+func startPart(ctx workflow.Context, cycle string, policy api.HealingPolicy, decisions []api.HealingDecision) {
 	var started []workflow.ChildWorkflowFuture
 	for _, d := range decisions {
 		now := workflow.Now(ctx)
@@ -160,7 +161,7 @@ func startPart(ctx workflow.Context, cycle string, policy fleet.HealingPolicy, d
 }
 
 // tune sets the schedule to the shortest interval of any cluster. If that fails, the next cycle tries again.
-func tune(ctx workflow.Context, every fleet.Duration) {
+func tune(ctx workflow.Context, every api.Duration) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.WorkerQueue,
 		StartToCloseTimeout:    10 * time.Second,
@@ -174,13 +175,13 @@ func tune(ctx workflow.Context, every fleet.Duration) {
 
 // failoverWatch bounds how long an action waits for the failover that it requested, on top of the failover's own
 // timeout.
-const failoverWatch = fleet.DefaultTransferTimeout + 2*evacuateTimeout
+const failoverWatch = api.DefaultTransferTimeout + 2*evacuateTimeout
 
 // HealingAction carries out one decision of a healing cycle and keeps its record. A decision not to act only has a
 // record. Cancelling it cancels the drain that it waits for.
-func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.HealingRecord, error) {
+func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (api.HealingRecord, error) {
 	d := in.Decision
-	a := &healingAction{in: in, record: fleet.HealingRecord{
+	a := &healingAction{in: in, record: api.HealingRecord{
 		ID:        contract.HealingActionID(d.Cluster, d.Type, d.TargetID, in.DecidedAt),
 		Cycle:     in.Cycle,
 		Cluster:   d.Cluster,
@@ -189,10 +190,10 @@ func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.
 		Priority:  d.Priority,
 		Reason:    d.Reason,
 		Facts:     d.Facts,
-		Status:    fleet.HealingRunning,
+		Status:    api.HealingRunning,
 		DecidedAt: in.DecidedAt,
 	}}
-	if err := contract.HealingQuery.Handle(ctx, func() fleet.HealingRecord { return a.record }); err != nil {
+	if err := contract.HealingQuery.Handle(ctx, func() api.HealingRecord { return a.record }); err != nil {
 		return a.record, err
 	}
 	a.run(ctx)
@@ -206,17 +207,17 @@ func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.
 // announce publishes the action as an event of the cluster, unless nothing is done.
 func (a *healingAction) announce(ctx workflow.Context) {
 	r := &a.record
-	if r.Cluster == "" || a.in.Decision.Verdict == fleet.HealPlan || a.in.Decision.Verdict == fleet.HealSkip {
+	if r.Cluster == "" || a.in.Decision.Verdict == api.HealPlan || a.in.Decision.Verdict == api.HealSkip {
 		return
 	}
-	data := fleet.EventData{ID: r.ID, Outcome: string(r.Status), Reason: string(r.Type) + ": " + r.Reason}
+	data := api.EventData{ID: r.ID, Outcome: string(r.Status), Reason: string(r.Type) + ": " + r.Reason}
 	switch orphan := r.Facts.Orphan; {
-	case r.Type == fleet.HealReassign:
+	case r.Type == api.HealReassign:
 		data.TaskID = r.TargetID
 		if orphan != nil {
 			data.AgentID, data.Attempt = orphan.AgentID, orphan.Attempt
 		}
-	case r.Type == fleet.HealReport:
+	case r.Type == api.HealReport:
 		if lane, ok := strings.CutPrefix(r.TargetID, fleet.StuckLane); ok {
 			data.Lane = lane
 		}
@@ -226,46 +227,46 @@ func (a *healingAction) announce(ctx workflow.Context) {
 	if r.Outcome != "" {
 		data.Reason += ": " + r.Outcome
 	}
-	announce(ctx, r.Cluster, fleet.Event{Type: fleet.EventHealing, EventData: data})
+	announce(ctx, r.Cluster, fleet.Event{Type: api.EventHealing, EventData: data})
 }
 
 // healingAction is one run of a HealingAction workflow.
 type healingAction struct {
 	in     contract.HealingActionInput
-	record fleet.HealingRecord
+	record api.HealingRecord
 }
 
 func (a *healingAction) run(ctx workflow.Context) {
 	d := &a.in.Decision
 	switch {
-	case d.Verdict == fleet.HealPlan:
-		a.end(fleet.HealingPlanned, "a dry run: nothing was done")
+	case d.Verdict == api.HealPlan:
+		a.end(api.HealingPlanned, "a dry run: nothing was done")
 		return
-	case d.Verdict == fleet.HealSkip:
-		a.end(fleet.HealingSkipped, d.Why)
+	case d.Verdict == api.HealSkip:
+		a.end(api.HealingSkipped, d.Why)
 		return
-	case d.Type == fleet.HealReport:
-		a.end(fleet.HealingReported, "this needs a person")
+	case d.Type == api.HealReport:
+		a.end(api.HealingReported, "this needs a person")
 		return
 	}
 	a.announce(ctx)
 	outcome, err := a.carryOut(ctx)
 	switch {
 	case ctx.Err() != nil:
-		a.end(fleet.HealingFailed, "cancelled")
+		a.end(api.HealingFailed, "cancelled")
 	case IsType(err, contract.Refused):
-		a.end(fleet.HealingSkipped, ReasonOf(err))
+		a.end(api.HealingSkipped, ReasonOf(err))
 		a.forget(ctx)
 	case IsType(err, nothingToDo):
-		a.end(fleet.HealingSkipped, ReasonOf(err))
+		a.end(api.HealingSkipped, ReasonOf(err))
 	case err != nil:
-		a.end(fleet.HealingFailed, ReasonOf(err))
+		a.end(api.HealingFailed, ReasonOf(err))
 	default:
-		a.end(fleet.HealingSucceeded, outcome)
+		a.end(api.HealingSucceeded, outcome)
 	}
 }
 
-func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
+func (a *healingAction) end(status api.HealingOutcome, outcome string) {
 	a.record.Status, a.record.Outcome = status, outcome
 }
 
@@ -273,7 +274,7 @@ func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
 func (a *healingAction) forget(ctx workflow.Context) {
 	d := &a.in.Decision
 	err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type,
-		TargetID: d.TargetID, Verdict: fleet.HealWait, At: a.in.DecidedAt}})
+		TargetID: d.TargetID, Verdict: api.HealWait, At: a.in.DecidedAt}})
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
 	}
@@ -283,28 +284,28 @@ func (a *healingAction) forget(ctx workflow.Context) {
 func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
 	switch d.Type {
-	case fleet.HealFailover:
+	case api.HealFailover:
 		return a.failOver(ctx)
-	case fleet.HealDrain:
+	case api.HealDrain:
 		return a.drain(ctx, a.in.Policy.DrainTimeout)
-	case fleet.HealReduce:
+	case api.HealReduce:
 		reduced, err := contract.ReduceLoadActivity.Execute(onWorker(ctx, "reduce the load of "+d.TargetID),
 			contract.ClusterReduceLoad{
 				Cluster: d.Cluster,
 				Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true,
-					For:     fleet.Duration(fleet.MaxReduceFor), // as long as it takes
+					For:     api.Duration(fleet.MaxReduceFor), // as long as it takes
 					Reason:  "healing: " + d.Reason,
 					Healing: a.check()},
 			}).Get(ctx)
 		return fmt.Sprintf("it runs at most %d of %d tasks at a time until it is healthy", reduced.EffectiveSlots,
 			reduced.MaxTasks), err
-	case fleet.HealReassign:
+	case api.HealReassign:
 		outcome, err := contract.EndOrphanActivity.Execute(onWorker(ctx, "end an attempt that nobody runs"),
 			contract.EndOrphanInput{Cluster: d.Cluster, Orphan: *d.Facts.Orphan}).Get(ctx)
 		return outcome, err
-	case fleet.HealRebalance:
+	case api.HealRebalance:
 		return a.replicate(ctx)
-	case fleet.HealRestore:
+	case api.HealRestore:
 		_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+d.TargetID),
 			contract.ClusterUncordon{
 				Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID,
@@ -341,7 +342,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	if moved.TargetAgentID != "" {
 		outcome += ", " + moved.TargetAgentID + " took over"
 	}
-	if err == nil && moved.Status != fleet.FailoverSucceeded {
+	if err == nil && moved.Status != api.FailoverSucceeded {
 		err = endedAs("failover", string(moved.Status), moved.Error)
 	}
 	if _, out := a.drain(ctx, 0); err == nil && out != nil {
@@ -355,7 +356,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 }
 
 // drain takes the agent out of service; its running work may finish until the timeout.
-func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (string, error) {
+func (a *healingAction) drain(ctx workflow.Context, timeout api.Duration) (string, error) {
 	d := &a.in.Decision
 	id := contract.HealingDrainID(d.Cluster, d.TargetID, a.in.DecidedAt)
 	a.record.Ref = "drain " + id
@@ -366,7 +367,7 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(d.Cluster)),
 		StaticSummary:         "drain " + d.TargetID + ": healing",
 	})
-	var record fleet.DrainRecord
+	var record api.DrainRecord
 	err := workflow.ExecuteChildWorkflow(childCtx, contract.DrainWorkflow, contract.DrainInput{
 		ID:          id,
 		Cluster:     d.Cluster,
@@ -379,10 +380,10 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 	if err != nil {
 		return "", fmt.Errorf("the drain did not run: %w", err)
 	}
-	if record.Status == fleet.DrainFailed && record.Agents[0].Refused {
+	if record.Status == api.DrainFailed && record.Agents[0].Refused {
 		return "", temporal.NewNonRetryableApplicationError(record.Agents[0].Error, contract.Refused, nil)
 	}
-	if record.Status != fleet.DrainCompleted {
+	if record.Status != api.DrainCompleted {
 		return "", endedAs("drain", string(record.Status), record.Error)
 	}
 	done := record.Agents[0]
@@ -427,7 +428,7 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 		return "", err
 	}
 	switch {
-	case scaled.Change == fleet.ScaleUp:
+	case scaled.Change == api.ScaleUp:
 		return moved + fmt.Sprintf("scaling starts %d agents: %s", scaled.Count, scaled.Reason), nil
 	case scaled.Blocked:
 		return "", temporal.NewNonRetryableApplicationError(moved+"scaling cannot start agents now: "+scaled.Reason,
@@ -437,10 +438,10 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 }
 
 // countHealing counts the action in the worker's metrics. Losing the count changes nothing.
-func countHealing(ctx workflow.Context, record fleet.HealingRecord) {
+func countHealing(ctx workflow.Context, record api.HealingRecord) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	record.Facts = fleet.HealingFacts{}
+	record.Facts = api.HealingFacts{}
 	ctx = workflow.WithLocalActivityOptions(ctx,
 		workflow.LocalActivityOptions{ScheduleToCloseTimeout: 10 * time.Second})
 	if _, err := contract.CountHealingActivity.ExecuteLocal(ctx, record).Get(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -28,9 +29,9 @@ type healingRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	errs      map[string]error // by activity, or signal
 	cancelled string           // the activity, or the drain, during which the action is cancelled
-	moved     fleet.FailoverRecord
-	drained   fleet.DrainRecord
-	spread    fleet.Rebalance
+	moved     api.FailoverRecord
+	drained   api.DrainRecord
+	spread    api.Rebalance
 	unscaled  bool // nobody starts agents
 	scaled    fleet.ScalingDecision
 
@@ -41,26 +42,26 @@ type healingRun struct {
 	events  []fleet.Event
 	notes   []contract.HealingNote // that the memo was changed to
 	checks  []fleet.HealingCheck   // that the cluster was handed
-	counted []fleet.HealingStatus
+	counted []api.HealingOutcome
 }
 
 func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
 	r := &healingRun{
 		TestWorkflowEnvironment: workflowtest.NewEnvironment(), errs: map[string]error{},
-		moved: fleet.FailoverRecord{ID: "c:a-1:7",
-			Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", Tasks: 2, TasksTransferred: 2},
-		drained: fleet.DrainRecord{Status: fleet.DrainCompleted,
-			Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
-		spread: fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
-		scaled: fleet.ScalingDecision{Change: fleet.ScaleUp, Count: 2, Reason: "2 are missing"},
+		moved: api.FailoverRecord{ID: "c:a-1:7",
+			Status: api.FailoverSucceeded, TargetAgentID: "b-1", Tasks: 2, TasksTransferred: 2},
+		drained: api.DrainRecord{Status: api.DrainCompleted,
+			Agents: []api.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
+		spread: api.Rebalance{Moves: make([]api.RebalanceMove, 4)},
+		scaled: fleet.ScalingDecision{Change: api.ScaleUp, Count: 2, Reason: "2 are missing"},
 	}
 	r.RegisterWorkflowWithOptions(workflows.HealingAction,
 		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 	r.RegisterWorkflowWithOptions(r.drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	for name, does := range map[string]any{
 		contract.AwaitFailoverActivity.Name: func(_ context.Context,
-			in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+			in contract.AwaitFailoverInput) (api.FailoverRecord, error) {
 			r.awaited = append(r.awaited, in)
 			return r.moved, r.note(contract.AwaitFailoverActivity.Name, in.AgentID)
 		},
@@ -78,14 +79,14 @@ func newHealingRun(t *testing.T) *healingRun {
 			r.checks = append(r.checks, *in.Request.Healing)
 			return contract.Cordoned{}, r.note(contract.UncordonActivity.Name, in.Request.AgentID)
 		},
-		contract.RebalanceActivity.Name: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance,
+		contract.RebalanceActivity.Name: func(_ context.Context, in contract.ClusterRebalance) (api.Rebalance,
 			error) {
 			return r.spread, r.note(contract.RebalanceActivity.Name, in.Cluster, in.Request.Reason)
 		},
 		contract.AskScaleActivity.Name: func(_ context.Context, cluster string) (fleet.ScalingDecision, error) {
 			return r.scaled, r.note(contract.AskScaleActivity.Name, cluster)
 		},
-		contract.CountHealingActivity.Name: func(_ context.Context, record fleet.HealingRecord) error {
+		contract.CountHealingActivity.Name: func(_ context.Context, record api.HealingRecord) error {
 			r.counted = append(r.counted, record.Status)
 			return r.errs[contract.CountHealingActivity.Name]
 		},
@@ -128,7 +129,7 @@ func (r *healingRun) note(name string, about ...string) error {
 // drain plays the Drain workflow: it takes a minute, and ends early when it is cancelled.
 //
 //workflowcheck:ignore
-func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
+func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (api.DrainRecord, error) {
 	r.drains = append(r.drains, in)
 	r.checks = append(r.checks, *in.Healing)
 	if r.cancelled == contract.DrainWorkflow {
@@ -136,7 +137,7 @@ func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.
 	}
 	if err := workflow.Sleep(ctx, time.Minute); err != nil {
 		r.calls = append(r.calls, "the drain was cancelled")
-		cancelled := fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}
+		cancelled := api.DrainRecord{Status: api.DrainCancelled, Agents: r.drained.Agents}
 		return cancelled, nil //nolint:nilerr // a cancelled drain is a record, not an error
 	}
 	return r.drained, r.errs[contract.DrainWorkflow]
@@ -145,18 +146,18 @@ func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.
 var healingAt = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 // act runs the action of a decision to its end.
-func (r *healingRun) act(t *testing.T, d *fleet.HealingDecision) fleet.HealingRecord {
+func (r *healingRun) act(t *testing.T, d *api.HealingDecision) api.HealingRecord {
 	t.Helper()
 	d.Cluster, d.Priority, d.Reason = "c", 50, "why"
 	if d.Verdict == "" {
-		d.Verdict = fleet.HealAct
+		d.Verdict = api.HealAct
 	}
 	d.Facts.Epoch = 7
 	r.ExecuteWorkflow(contract.HealingActionWorkflow, contract.HealingActionInput{
-		Cycle: "cycle-1", Decision: *d, Policy: fleet.HealingPolicy{}.WithDefaults(), DecidedAt: healingAt})
+		Cycle: "cycle-1", Decision: *d, Policy: api.HealingPolicy{}.WithDefaults(), DecidedAt: healingAt})
 	require.True(t, r.IsWorkflowCompleted())
 	require.NoError(t, r.GetWorkflowError(), "how it ended is in the record")
-	var record, asked fleet.HealingRecord
+	var record, asked api.HealingRecord
 	require.NoError(t, r.GetWorkflowResult(&record))
 	value, err := r.QueryWorkflow(contract.HealingQuery.Name)
 	require.NoError(t, err)
@@ -166,7 +167,7 @@ func (r *healingRun) act(t *testing.T, d *fleet.HealingDecision) fleet.HealingRe
 	require.Equal(t, "cycle-1", record.Cycle)
 	require.Equal(t, healingAt, record.DecidedAt)
 	require.NotNil(t, record.CompletedAt)
-	require.Equal(t, []fleet.HealingStatus{record.Status}, r.counted, "it is counted once")
+	require.Equal(t, []api.HealingOutcome{record.Status}, r.counted, "it is counted once")
 	return record
 }
 
@@ -180,99 +181,99 @@ func (r *healingRun) outcomes() []string {
 }
 
 // ofKind is a decision of each kind that does something, and the first that is done for it.
-func ofKind(kind fleet.HealingType) (d *fleet.HealingDecision, first string) {
-	d = &fleet.HealingDecision{Type: kind, TargetID: "a-1"}
+func ofKind(kind api.HealingType) (d *api.HealingDecision, first string) {
+	d = &api.HealingDecision{Type: kind, TargetID: "a-1"}
 	switch kind {
-	case fleet.HealFailover:
+	case api.HealFailover:
 		first = contract.AwaitFailoverActivity.Name
-	case fleet.HealDrain:
+	case api.HealDrain:
 		first = contract.DrainWorkflow
-	case fleet.HealReduce:
+	case api.HealReduce:
 		first = contract.ReduceLoadActivity.Name
-	case fleet.HealRestore:
+	case api.HealRestore:
 		first = contract.UncordonActivity.Name
-	case fleet.HealReassign:
+	case api.HealReassign:
 		d.TargetID, first = "t-1", contract.EndOrphanActivity.Name
-		d.Facts.Orphan = &fleet.Orphan{TaskID: "t-1", Attempt: 2, AgentID: "a-9"}
-	case fleet.HealRebalance:
+		d.Facts.Orphan = &api.Orphan{TaskID: "t-1", Attempt: 2, AgentID: "a-9"}
+	case api.HealRebalance:
 		d.TargetID, first, d.Facts.Scaled = "c", contract.RebalanceActivity.Name, true
 	}
 	return d, first
 }
 
-var healingKinds = []fleet.HealingType{
-	fleet.HealFailover, fleet.HealReassign, fleet.HealRebalance, fleet.HealDrain, fleet.HealReduce, fleet.HealRestore}
+var healingKinds = []api.HealingType{
+	api.HealFailover, api.HealReassign, api.HealRebalance, api.HealDrain, api.HealReduce, api.HealRestore}
 
 func TestHealingActionsSucceed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		kind    fleet.HealingType
-		set     func(*healingRun, *fleet.HealingDecision)
+		kind    api.HealingType
+		set     func(*healingRun, *api.HealingDecision)
 		outcome string
 		ref     string
 		calls   []string
-		drains  []fleet.Duration // their timeouts
-		event   fleet.EventData  // whom the events are about
+		drains  []api.Duration // their timeouts
+		event   api.EventData  // whom the events are about
 	}{
 		"failover": {
-			kind:    fleet.HealFailover,
+			kind:    api.HealFailover,
 			outcome: "2 of 2 tasks moved, b-1 took over; it is out of service until it is healthy",
 			ref:     "failover c:a-1:7",
 			calls: []string{contract.ManualFailoverSignal.Name + " a-1 healing: why",
 				contract.AwaitFailoverActivity.Name + " a-1"},
-			drains: []fleet.Duration{0},
-			event:  fleet.EventData{AgentID: "a-1"},
+			drains: []api.Duration{0},
+			event:  api.EventData{AgentID: "a-1"},
 		},
 		"drain": {
-			kind:    fleet.HealDrain,
+			kind:    api.HealDrain,
 			outcome: "3 of its tasks finished, 1 were moved; it is out of service until it is healthy",
 			ref:     "drain " + contract.HealingDrainID("c", "a-1", healingAt),
-			drains:  []fleet.Duration{fleet.HealingPolicy{}.WithDefaults().DrainTimeout},
-			event:   fleet.EventData{AgentID: "a-1"},
+			drains:  []api.Duration{api.HealingPolicy{}.WithDefaults().DrainTimeout},
+			event:   api.EventData{AgentID: "a-1"},
 		},
 		"reduce": {
-			kind: fleet.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
-			calls: []string{contract.ReduceLoadActivity.Name + " a-1 " + fleet.Duration(fleet.MaxReduceFor).String() +
+			kind: api.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
+			calls: []string{contract.ReduceLoadActivity.Name + " a-1 " + api.Duration(fleet.MaxReduceFor).String() +
 				" healing: why"},
-			event: fleet.EventData{AgentID: "a-1"},
+			event: api.EventData{AgentID: "a-1"},
 		},
 		"restore": {
-			kind:    fleet.HealRestore,
+			kind:    api.HealRestore,
 			outcome: "it is given work again",
 			calls:   []string{contract.UncordonActivity.Name + " a-1"},
-			event:   fleet.EventData{AgentID: "a-1"},
+			event:   api.EventData{AgentID: "a-1"},
 		},
 		"reassign": {
-			kind:    fleet.HealReassign,
+			kind:    api.HealReassign,
 			outcome: "the attempt was ended",
 			calls:   []string{contract.EndOrphanActivity.Name + " t-1"},
-			event:   fleet.EventData{TaskID: "t-1", AgentID: "a-9", Attempt: 2},
+			event:   api.EventData{TaskID: "t-1", AgentID: "a-9", Attempt: 2},
 		},
 		"rebalance, and scaling starts": {
-			kind:    fleet.HealRebalance,
+			kind:    api.HealRebalance,
 			outcome: "4 shards and targets were moved; scaling starts 2 agents: 2 are missing",
 			calls:   []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
 		"rebalance, and scaling is at it": {
-			kind:    fleet.HealRebalance,
+			kind:    api.HealRebalance,
 			outcome: "4 shards and targets were moved; scaling does what is needed: 2 are being started",
-			set: func(r *healingRun, _ *fleet.HealingDecision) {
+			set: func(r *healingRun, _ *api.HealingDecision) {
 				r.scaled = fleet.ScalingDecision{Reason: "2 are being started"}
 			},
 			calls: []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
 		"rebalance without scaling": {
-			kind:    fleet.HealRebalance,
+			kind:    api.HealRebalance,
 			outcome: "4 shards and targets were moved; nobody starts agents here: start them, or turn scaling on",
-			set:     func(_ *healingRun, d *fleet.HealingDecision) { d.Facts.Scaled = false },
+			set:     func(_ *healingRun, d *api.HealingDecision) { d.Facts.Scaled = false },
 			calls:   []string{contract.RebalanceActivity.Name + " c healing: why"},
 		},
 		"whatever becomes of the count and the events": {
-			kind:    fleet.HealRestore,
+			kind:    api.HealRestore,
 			outcome: "it is given work again",
 			calls:   []string{contract.UncordonActivity.Name + " a-1"},
-			event:   fleet.EventData{AgentID: "a-1"},
-			set: func(r *healingRun, _ *fleet.HealingDecision) {
+			event:   api.EventData{AgentID: "a-1"},
+			set: func(r *healingRun, _ *api.HealingDecision) {
 				r.errs[contract.AnnounceSignal.Name] = errors.New("no such cluster")
 				r.errs[contract.CountHealingActivity.Name] = temporal.NewNonRetryableApplicationError("no metrics",
 					"Lost", nil)
@@ -287,11 +288,11 @@ func TestHealingActionsSucceed(t *testing.T) {
 				tc.set(r, d)
 			}
 			record := r.act(t, d)
-			require.Equal(t, fleet.HealingSucceeded, record.Status)
+			require.Equal(t, api.HealingSucceeded, record.Status)
 			require.Equal(t, tc.outcome, record.Outcome)
 			require.Equal(t, tc.ref, record.Ref)
 			require.Equal(t, tc.calls, r.calls)
-			var drains []fleet.Duration
+			var drains []api.Duration
 			for _, drain := range r.drains {
 				require.Equal(t, []string{"a-1"}, drain.Agents)
 				require.Equal(t, contract.HealingDrainID("c", "a-1", healingAt), drain.ID, "it is known for healing's")
@@ -313,7 +314,7 @@ func TestHealingActionsSucceed(t *testing.T) {
 					tc.event.Reason += ": " + tc.outcome
 				}
 				require.Equal(t, tc.event, e.EventData)
-				require.Equal(t, fleet.EventHealing, e.Type)
+				require.Equal(t, api.EventHealing, e.Type)
 			}
 		})
 	}
@@ -325,16 +326,16 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 	for _, kind := range healingKinds {
 		for end, tc := range map[string]struct {
 			err     error
-			status  fleet.HealingStatus
+			status  api.HealingOutcome
 			outcome string
 		}{
 			"refused": {temporal.NewNonRetryableApplicationError("not so", contract.Refused, nil),
-				fleet.HealingSkipped, "not so"},
-			"failed": {temporal.NewNonRetryableApplicationError("it broke", "Broken", nil), fleet.HealingFailed,
+				api.HealingSkipped, "not so"},
+			"failed": {temporal.NewNonRetryableApplicationError("it broke", "Broken", nil), api.HealingFailed,
 				"it broke"},
-			"late": {temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil), fleet.HealingFailed,
+			"late": {temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil), api.HealingFailed,
 				"StartToClose"},
-			"cancelled": {nil, fleet.HealingFailed, "cancelled"},
+			"cancelled": {nil, api.HealingFailed, "cancelled"},
 		} {
 			t.Run(string(kind)+" "+end, func(t *testing.T) {
 				t.Parallel()
@@ -350,14 +351,14 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 					"its begin and end are announced")
 				require.NotContains(t, r.calls, contract.AskScaleActivity.Name+" c", "nothing comes after it")
 				var forgotten []contract.HealingNote
-				if tc.status == fleet.HealingSkipped {
-					forgotten = []contract.HealingNote{{Type: kind, TargetID: d.TargetID, Verdict: fleet.HealWait,
+				if tc.status == api.HealingSkipped {
+					forgotten = []contract.HealingNote{{Type: kind, TargetID: d.TargetID, Verdict: api.HealWait,
 						At: healingAt}}
 				}
 				require.Equal(t, forgotten, r.notes, "what was refused does not keep healing from the same soon")
-				require.Equal(t, kind == fleet.HealDrain && end == "cancelled",
+				require.Equal(t, kind == api.HealDrain && end == "cancelled",
 					slices.Contains(r.calls, "the drain was cancelled"))
-				took := kind == fleet.HealDrain || kind == fleet.HealFailover && end != "cancelled" && end != "refused"
+				took := kind == api.HealDrain || kind == api.HealFailover && end != "cancelled" && end != "refused"
 				require.Equal(t, took, len(r.drains) == 1,
 					"an agent whose failover went wrong is taken out of service all the same, but not one whose failover is refused")
 			})
@@ -368,49 +369,49 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 func TestHealingActionsEndBadly(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		kind    fleet.HealingType
+		kind    api.HealingType
 		set     func(*healingRun)
-		status  fleet.HealingStatus
+		status  api.HealingOutcome
 		outcome string
 	}{
-		"the cluster is gone": {fleet.HealFailover,
+		"the cluster is gone": {api.HealFailover,
 			func(r *healingRun) { r.errs[contract.ManualFailoverSignal.Name] = errors.New("no such workflow") },
-			fleet.HealingFailed, "the cluster was not asked for the failover: no such workflow"},
-		"the failover failed": {fleet.HealFailover, func(r *healingRun) {
-			r.moved = fleet.FailoverRecord{Status: fleet.FailoverFailed, Error: "nobody took over"}
-		}, fleet.HealingFailed, "the failover is failed: nobody took over"},
-		"the drain is refused": {fleet.HealDrain, func(r *healingRun) {
-			r.drained = fleet.DrainRecord{Status: fleet.DrainFailed,
-				Agents: []fleet.AgentDrain{{AgentID: "a-1", Error: "an operator has it", Refused: true}}}
-		}, fleet.HealingSkipped, "an operator has it"},
-		"its drain failed": {fleet.HealFailover, func(r *healingRun) {
+			api.HealingFailed, "the cluster was not asked for the failover: no such workflow"},
+		"the failover failed": {api.HealFailover, func(r *healingRun) {
+			r.moved = api.FailoverRecord{Status: api.FailoverFailed, Error: "nobody took over"}
+		}, api.HealingFailed, "the failover is failed: nobody took over"},
+		"the drain is refused": {api.HealDrain, func(r *healingRun) {
+			r.drained = api.DrainRecord{Status: api.DrainFailed,
+				Agents: []api.AgentDrain{{AgentID: "a-1", Error: "an operator has it", Refused: true}}}
+		}, api.HealingSkipped, "an operator has it"},
+		"its drain failed": {api.HealFailover, func(r *healingRun) {
 			r.drained.Status,
-				r.drained.Error = fleet.DrainFailed, "a-1: no hub"
+				r.drained.Error = api.DrainFailed, "a-1: no hub"
 		},
-			fleet.HealingFailed,
+			api.HealingFailed,
 			"its work was moved, and it could not be taken out of service: the drain is failed: a-1: no hub"},
-		"the drain failed": {fleet.HealDrain, func(r *healingRun) {
+		"the drain failed": {api.HealDrain, func(r *healingRun) {
 			r.drained.Status,
-				r.drained.Error = fleet.DrainFailed, "a-1: no hub"
+				r.drained.Error = api.DrainFailed, "a-1: no hub"
 		},
-			fleet.HealingFailed, "the drain is failed: a-1: no hub"},
-		"a person ended the drain": {fleet.HealDrain, func(r *healingRun) { r.drained.Status = fleet.DrainCancelled },
-			fleet.HealingFailed, "the drain is cancelled"},
-		"nothing had to move, and nobody starts agents": {fleet.HealRebalance,
+			api.HealingFailed, "the drain is failed: a-1: no hub"},
+		"a person ended the drain": {api.HealDrain, func(r *healingRun) { r.drained.Status = api.DrainCancelled },
+			api.HealingFailed, "the drain is cancelled"},
+		"nothing had to move, and nobody starts agents": {api.HealRebalance,
 			func(r *healingRun) { r.spread.Moves, r.unscaled = nil, true },
-			fleet.HealingSkipped,
+			api.HealingSkipped,
 			"no shard or target had to move; nobody starts agents here: start them, or turn scaling on"},
-		"nothing had to move, and scaling is at it": {fleet.HealRebalance, func(r *healingRun) {
+		"nothing had to move, and scaling is at it": {api.HealRebalance, func(r *healingRun) {
 			r.spread.Moves, r.scaled = nil, fleet.ScalingDecision{Reason: "2 are being started"}
-		}, fleet.HealingSkipped, "no shard or target had to move; scaling does what is needed: 2 are being started"},
-		"scaling is blocked": {fleet.HealRebalance,
+		}, api.HealingSkipped, "no shard or target had to move; scaling does what is needed: 2 are being started"},
+		"scaling is blocked": {api.HealRebalance,
 			func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
-			fleet.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
-		"scaling refuses": {fleet.HealRebalance, func(r *healingRun) {
+			api.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
+		"scaling refuses": {api.HealRebalance, func(r *healingRun) {
 			r.errs[contract.AskScaleActivity.Name] = temporal.NewNonRetryableApplicationError("scaling is off",
 				contract.Refused, nil)
-		}, fleet.HealingSkipped, "scaling is off"},
-		"a newer version's kind": {"dance", func(*healingRun) {}, fleet.HealingSkipped,
+		}, api.HealingSkipped, "scaling is off"},
+		"a newer version's kind": {"dance", func(*healingRun) {}, api.HealingSkipped,
 			"this version does not know the action"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -430,22 +431,22 @@ func TestHealingActionsEndBadly(t *testing.T) {
 func TestHealingActionsThatOnlyRecord(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		decision fleet.HealingDecision
-		status   fleet.HealingStatus
+		decision api.HealingDecision
+		status   api.HealingOutcome
 		outcome  string
-		events   []fleet.EventData
+		events   []api.EventData
 	}{
-		"a dry run": {fleet.HealingDecision{Type: fleet.HealFailover, TargetID: "a-1", Verdict: fleet.HealPlan},
-			fleet.HealingPlanned, "a dry run: nothing was done", nil},
-		"a skip": {fleet.HealingDecision{Type: fleet.HealDrain, TargetID: "a-1", Verdict: fleet.HealSkip,
+		"a dry run": {api.HealingDecision{Type: api.HealFailover, TargetID: "a-1", Verdict: api.HealPlan},
+			api.HealingPlanned, "a dry run: nothing was done", nil},
+		"a skip": {api.HealingDecision{Type: api.HealDrain, TargetID: "a-1", Verdict: api.HealSkip,
 			Why: "it is the last agent"},
-			fleet.HealingSkipped, "it is the last agent", nil},
-		"reviews": {fleet.HealingDecision{Type: fleet.HealReport, TargetID: fleet.StuckReviews},
-			fleet.HealingReported, "this needs a person",
-			[]fleet.EventData{{Reason: "report: why: this needs a person"}}},
-		"a lane": {fleet.HealingDecision{Type: fleet.HealReport, TargetID: fleet.StuckLane + "cap/gpu"},
-			fleet.HealingReported, "this needs a person",
-			[]fleet.EventData{{Lane: "cap/gpu", Reason: "report: why: this needs a person"}}},
+			api.HealingSkipped, "it is the last agent", nil},
+		"reviews": {api.HealingDecision{Type: api.HealReport, TargetID: fleet.StuckReviews},
+			api.HealingReported, "this needs a person",
+			[]api.EventData{{Reason: "report: why: this needs a person"}}},
+		"a lane": {api.HealingDecision{Type: api.HealReport, TargetID: fleet.StuckLane + "cap/gpu"},
+			api.HealingReported, "this needs a person",
+			[]api.EventData{{Lane: "cap/gpu", Reason: "report: why: this needs a person"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -455,7 +456,7 @@ func TestHealingActionsThatOnlyRecord(t *testing.T) {
 			require.Equal(t, tc.outcome, record.Outcome)
 			require.Empty(t, r.calls)
 			require.Empty(t, r.drains)
-			var events []fleet.EventData
+			var events []api.EventData
 			for _, e := range r.events {
 				require.Equal(t, []string{record.ID, string(tc.status)}, []string{e.ID, e.Outcome})
 				e.ID, e.Outcome = "", ""

@@ -19,6 +19,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -37,7 +38,7 @@ type cycleRun struct {
 	mu       sync.Mutex
 	examined []contract.ExamineInput
 	asked    []contract.HoldsAttemptsInput
-	tuned    []fleet.Duration
+	tuned    []api.Duration
 	actions  map[string]contract.HealingActionInput // that were started, by workflow
 }
 
@@ -47,8 +48,8 @@ func newCycleRun(t *testing.T) *cycleRun {
 		actions: map[string]contract.HealingActionInput{}}
 	r.SetStartTime(healingAt)
 	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
-	r.RegisterWorkflowWithOptions(func(workflow.Context, contract.HealingActionInput) (fleet.HealingRecord, error) {
-		return fleet.HealingRecord{}, nil
+	r.RegisterWorkflowWithOptions(func(workflow.Context, contract.HealingActionInput) (api.HealingRecord, error) {
+		return api.HealingRecord{}, nil
 	}, workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 	r.SetOnChildWorkflowStartedListener(func(info *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
 		var in contract.HealingActionInput
@@ -73,7 +74,7 @@ func newCycleRun(t *testing.T) *cycleRun {
 			}
 			return contract.HoldsAttemptsResult{}, nil
 		},
-		contract.TuneHealingActivity.Name: func(_ context.Context, every fleet.Duration) error {
+		contract.TuneHealingActivity.Name: func(_ context.Context, every api.Duration) error {
 			r.tuned = append(r.tuned, every)
 			return r.tuneErr
 		},
@@ -84,7 +85,7 @@ func newCycleRun(t *testing.T) *cycleRun {
 }
 
 // cycle runs a cycle to its end.
-func (r *cycleRun) cycle(t *testing.T, in contract.HealingCycleInput) fleet.HealingCycleRecord {
+func (r *cycleRun) cycle(t *testing.T, in contract.HealingCycleInput) api.HealingCycleRecord {
 	t.Helper()
 	r.ExecuteWorkflow(contract.HealingCycleWorkflow, in)
 	require.True(t, r.IsWorkflowCompleted())
@@ -100,7 +101,7 @@ func (r *cycleRun) cycle(t *testing.T, in contract.HealingCycleInput) fleet.Heal
 	return record
 }
 
-func verdicts(list []fleet.HealingDecision) []string {
+func verdicts(list []api.HealingDecision) []string {
 	var texts []string
 	for _, d := range list {
 		texts = append(texts, string(d.Type)+" "+d.TargetID+" "+string(d.Verdict))
@@ -110,16 +111,16 @@ func verdicts(list []fleet.HealingDecision) []string {
 
 // illCluster has, of six agents, one that hangs, one that is degraded, and one that a person keeps out of service.
 func illCluster() fleet.HealingCase {
-	ill := func(id string, level fleet.HealthLevel, status fleet.AgentStatus, outBy string) fleet.HealingAgent {
+	ill := func(id string, level api.HealthLevel, status api.AgentStatus, outBy string) fleet.HealingAgent {
 		return fleet.HealingAgent{AgentID: id, Status: status, Since: healingAt.Add(-time.Hour), Epoch: 3, Slots: 4,
 			OutBy:  outBy,
 			Health: fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: healingAt.Add(-time.Hour)}}
 	}
-	return fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{MaxActions: 5}.WithDefaults(), Members: 6,
+	return fleet.HealingCase{Cluster: "c", Policy: api.HealingPolicy{MaxActions: 5}.WithDefaults(), Members: 6,
 		Serving: 6, Healthy: 4, Agents: []fleet.HealingAgent{
-			ill("degraded", fleet.HealthDegraded, fleet.AgentOnline, ""),
-			ill("hung", fleet.HealthCritical, fleet.AgentOnline, ""),
-			ill("kept", fleet.HealthDegraded, fleet.AgentMaintenance, "operator"),
+			ill("degraded", api.HealthDegraded, api.AgentOnline, ""),
+			ill("hung", api.HealthCritical, api.AgentOnline, ""),
+			ill("kept", api.HealthDegraded, api.AgentMaintenance, "operator"),
 		}}
 }
 
@@ -127,10 +128,10 @@ func TestCycleWithNothingToDo(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
 	r.found = contract.Examined{Clusters: 3, Agents: 12, Silent: []string{"s"}}
-	record := r.cycle(t, contract.HealingCycleInput{Every: fleet.Duration(time.Minute)})
+	record := r.cycle(t, contract.HealingCycleInput{Every: api.Duration(time.Minute)})
 	require.Equal(t, []any{3, 12, []string{"s"}, false}, []any{record.Clusters, record.Agents, record.Silent,
 		record.DryRun})
-	require.Equal(t, fleet.Duration(time.Minute), r.examined[0].Every)
+	require.Equal(t, api.Duration(time.Minute), r.examined[0].Every)
 	require.Empty(t, record.Decisions)
 	require.Empty(t, r.actions)
 	require.Empty(t, r.asked)
@@ -141,7 +142,7 @@ func TestCycleWithNothingToDo(t *testing.T) {
 func TestCycleStartsActions(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	braked := fleet.HealingCase{Cluster: "d", Policy: fleet.HealingPolicy{}.WithDefaults(), Serving: 1, Wanted: 2,
+	braked := fleet.HealingCase{Cluster: "d", Policy: api.HealingPolicy{}.WithDefaults(), Serving: 1, Wanted: 2,
 		Braked:     true,
 		ShortSince: healingAt.Add(-time.Hour), Stuck: []fleet.Stuck{{What: fleet.StuckReviews, Count: 2,
 			Reason: "2 tasks wait"}}}
@@ -168,11 +169,11 @@ func TestCycleStartsActions(t *testing.T) {
 
 // hugeCluster has 2,500 agents that are ill and say at length why, while the brake is engaged.
 func hugeCluster(name string) fleet.HealingCase {
-	c := fleet.HealingCase{Cluster: name, Policy: fleet.HealingPolicy{}.WithDefaults(), Members: 2500, Serving: 2500,
+	c := fleet.HealingCase{Cluster: name, Policy: api.HealingPolicy{}.WithDefaults(), Members: 2500, Serving: 2500,
 		Braked: true}
 	for i := range c.Members {
-		c.Agents = append(c.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("agent-%04d", i), Status: fleet.AgentOnline,
-			Health: fleet.MemberHealth{Level: fleet.HealthCritical, Why: strings.Repeat("\x01", 256),
+		c.Agents = append(c.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("agent-%04d", i), Status: api.AgentOnline,
+			Health: fleet.MemberHealth{Level: api.HealthCritical, Why: strings.Repeat("\x01", 256),
 				Since: healingAt.Add(-time.Hour)}})
 	}
 	return c
@@ -212,9 +213,9 @@ func TestCycleOfManyIllClusters(t *testing.T) {
 func TestCycleAsksManyHubs(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	one := fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults()}
+	one := fleet.HealingCase{Cluster: "c", Policy: api.HealingPolicy{}.WithDefaults()}
 	for i := range 1000 {
-		one.Suspects = append(one.Suspects, fleet.Orphan{TaskID: fmt.Sprintf("t-%04d", i)})
+		one.Suspects = append(one.Suspects, api.Orphan{TaskID: fmt.Sprintf("t-%04d", i)})
 	}
 	for i := range 9 {
 		one.Hubs = append(one.Hubs, fmt.Sprintf("h-%d", i))
@@ -231,7 +232,7 @@ func TestCycleDryRun(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
 	planned := illCluster()
-	planned.Policy.Mode = fleet.HealingDryRun // as the examination says in a dry run
+	planned.Policy.Mode = api.HealingDryRun // as the examination says in a dry run
 	r.found = contract.Examined{Clusters: 1, Agents: 6, Cases: []fleet.HealingCase{planned}}
 	record := r.cycle(t, contract.HealingCycleInput{Cluster: "c", DryRun: true})
 	require.True(t, record.DryRun)
@@ -244,7 +245,7 @@ func TestCycleDryRun(t *testing.T) {
 
 func TestCycleFindsOrphans(t *testing.T) {
 	t.Parallel()
-	suspects := []fleet.Orphan{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}
+	suspects := []api.Orphan{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}
 	held := []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 2}}
 	for name, tc := range map[string]struct {
 		hubs   []string
@@ -262,7 +263,7 @@ func TestCycleFindsOrphans(t *testing.T) {
 			t.Parallel()
 			r := newCycleRun(t)
 			r.held, r.silentHub = held, tc.silent
-			r.found.Cases = []fleet.HealingCase{{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults(),
+			r.found.Cases = []fleet.HealingCase{{Cluster: "c", Policy: api.HealingPolicy{}.WithDefaults(),
 				Suspects: suspects, Hubs: tc.hubs}}
 			record := r.cycle(t, contract.HealingCycleInput{})
 			require.Equal(t, tc.want, verdicts(record.Decisions))
@@ -284,13 +285,13 @@ func TestCycleFindsOrphans(t *testing.T) {
 func TestCycleGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	r.found = contract.Examined{Cases: []fleet.HealingCase{illCluster()}, Every: fleet.Duration(10 * time.Second)}
+	r.found = contract.Examined{Cases: []fleet.HealingCase{illCluster()}, Every: api.Duration(10 * time.Second)}
 	r.tuneErr = errors.New("no schedule")
-	r.OnWorkflow(contract.HealingActionWorkflow, mock.Anything, mock.Anything).Return(fleet.HealingRecord{},
+	r.OnWorkflow(contract.HealingActionWorkflow, mock.Anything, mock.Anything).Return(api.HealingRecord{},
 		sdktestsuite.ErrMockStartChildWorkflowFailed)
-	record := r.cycle(t, contract.HealingCycleInput{Every: fleet.Duration(time.Minute)})
+	record := r.cycle(t, contract.HealingCycleInput{Every: api.Duration(time.Minute)})
 	require.Len(t, record.Decisions, 3)
-	require.Equal(t, []fleet.Duration{fleet.Duration(10 * time.Second), fleet.Duration(10 * time.Second)}, r.tuned,
+	require.Equal(t, []api.Duration{api.Duration(10 * time.Second), api.Duration(10 * time.Second)}, r.tuned,
 		"it is tried twice")
 }
 

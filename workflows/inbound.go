@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
@@ -25,23 +26,23 @@ const (
 
 // Inbound is an event from outside. It starts what asks for the event. An event that cannot be dispatched stays in
 // quarantine until a person replays or discards it: in this workflow, so that it is not taken for a repetition.
-func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent, error) {
+func Inbound(ctx workflow.Context, in contract.InboundInput) (api.InboundEvent, error) {
 	e := &in.Event
 	id, _ := contract.InboundOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
-	i := &inbound{event: e, record: mesh.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"),
-		Source: e.Attr("source"), Type: e.Attr("type"), CorrelationID: e.Attr(mesh.AttrCorrelation),
-		Status: mesh.Received, ReceivedAt: workflow.GetInfo(ctx).WorkflowStartTime.UTC()},
+	i := &inbound{event: e, record: api.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"),
+		Source: e.Attr("source"), Type: e.Attr("type"), CorrelationID: e.Attr(api.AttrCorrelation),
+		Status: api.InboundReceived, ReceivedAt: workflow.GetInfo(ctx).WorkflowStartTime.UTC()},
 		outcomes: contract.OutcomeSignal.Inbox(ctx)}
 	if in.Carried != nil {
 		i.record, i.whole = *in.Carried, true
 		i.record.EndedAt = nil
 	}
-	if tenant, _ := fleet.CutTenant(id); mesh.AssertTenant(e.Tenant(), tenant) != nil {
+	if tenant, _ := api.CutTenant(id); mesh.AssertTenant(e.Tenant(), tenant) != nil {
 		return i.record, temporal.NewNonRetryableApplicationError(mesh.ErrTenant.Error(), "tenant_mismatch", nil,
 			i.record)
 	}
 	err := errors.Join(
-		contract.InboundQuery.Handle(ctx, func() mesh.InboundEvent { return i.record }),
+		contract.InboundQuery.Handle(ctx, func() api.InboundEvent { return i.record }),
 		contract.ReplayEventUpdate.Handle(ctx, i.replay, func(in contract.ReplayEvent) error {
 			if in.Data != nil && i.whole {
 				return Refuse("what it asks for has begun with its own data: replay it without data, or send another event")
@@ -60,7 +61,7 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 	}
 	for finished := false; !finished; finished = i.ended(ctx) {
 		for !i.ended(ctx) {
-			if i.record.Status == mesh.Received {
+			if i.record.Status == api.InboundReceived {
 				i.dispatch(ctx)
 			}
 			i.settle(ctx)
@@ -69,7 +70,7 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 		}
 		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	}
-	if dead := mesh.DeadDispatches(&i.record); len(dead) > 0 && i.record.Status == mesh.Discarded {
+	if dead := mesh.DeadDispatches(&i.record); len(dead) > 0 && i.record.Status == api.InboundDiscarded {
 		if answer := i.revive(ctx, dead); answer.Problem != "" {
 			i.record.Why += "; not all that died is given up: " + answer.Problem
 		}
@@ -81,20 +82,20 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 
 // inbound is one run of an Inbound workflow.
 type inbound struct {
-	event  *mesh.Envelope
-	record mesh.InboundEvent
-	tries  int         // since the event came, or was replayed
-	marked mesh.Status // the status search attribute as last set
-	over   bool        // it has been unmatched for long
-	whole  bool        // all that it asks for was started
-	late   bool        // it waits for others of its tenant
+	event  *api.Envelope
+	record api.InboundEvent
+	tries  int               // since the event came, or was replayed
+	marked api.InboundStatus // the status search attribute as last set
+	over   bool              // it has been unmatched for long
+	whole  bool              // all that it asks for was started
+	late   bool              // it waits for others of its tenant
 
 	outcomes contract.Inbox[contract.EventOutcome] // of what it started
 }
 
 func (i *inbound) ended(ctx workflow.Context) bool {
-	return i.over || ctx.Err() != nil || i.record.Status == mesh.Discarded ||
-		i.record.Status == mesh.Dispatched && i.outcomes.Len() == 0
+	return i.over || ctx.Err() != nil || i.record.Status == api.InboundDiscarded ||
+		i.record.Status == api.InboundDispatched && i.outcomes.Len() == 0
 }
 
 // forget removes the run of the workflow before this one: lists show each event once.
@@ -112,11 +113,11 @@ func (i *inbound) forget(ctx workflow.Context, before string) {
 func (i *inbound) settle(ctx workflow.Context) {
 	for told, ok := i.outcomes.Next(); ok; told, ok = i.outcomes.Next() {
 		switch known := mesh.SettleDispatch(&i.record, told.ID, told.Died); {
-		case !known || i.record.Status == mesh.Discarded:
+		case !known || i.record.Status == api.InboundDiscarded:
 		case told.Died != "":
-			i.quarantine(ctx, fleet.Shorten(told.ID+" died: "+told.Died, maxDeath), told.Cluster)
+			i.quarantine(ctx, api.Shorten(told.ID+" died: "+told.Died, maxDeath), told.Cluster)
 		case i.whole && len(mesh.DeadDispatches(&i.record)) == 0:
-			i.record.Status, i.record.Why = mesh.Dispatched, ""
+			i.record.Status, i.record.Why = api.InboundDispatched, ""
 		}
 	}
 }
@@ -126,9 +127,9 @@ func (i *inbound) quarantine(ctx workflow.Context, why, cluster string) {
 	now := workflow.Now(ctx).UTC()
 	i.record.Why = why
 	mesh.FailEvent(&i.record, why, now)
-	i.record.Status, i.record.QuarantinedAt = mesh.Quarantined, &now
+	i.record.Status, i.record.QuarantinedAt = api.InboundQuarantined, &now
 	if cluster != "" {
-		announce(ctx, cluster, fleet.Event{Type: fleet.EventQuarantined, EventData: fleet.EventData{
+		announce(ctx, cluster, fleet.Event{Type: api.EventQuarantined, EventData: api.EventData{
 			Cluster: cluster, Tenant: i.record.Tenant, ID: i.record.ID, Reason: why}})
 	}
 }
@@ -149,10 +150,10 @@ func (i *inbound) dispatch(ctx workflow.Context) {
 	for i.tries = 1; ctx.Err() == nil; i.tries++ {
 		answer := i.try(ctx)
 		if answer.Problem == "" {
-			i.record.Status, i.record.Why = mesh.Dispatched, ""
+			i.record.Status, i.record.Why = api.InboundDispatched, ""
 			i.whole = len(i.record.Dispatches) > 0
 			if len(i.record.Dispatches) == 0 {
-				i.record.Status = mesh.Unmatched
+				i.record.Status = api.InboundUnmatched
 				i.record.Why = "no job has a trigger for it, and its type assigns no task"
 			}
 			return
@@ -185,12 +186,12 @@ func (i *inbound) try(ctx workflow.Context) (answer contract.EventDispatched) {
 }
 
 // revive has what died begin again, or gives it up with a discarded event.
-func (i *inbound) revive(ctx workflow.Context, dead []mesh.Dispatch) contract.EventDispatched {
+func (i *inbound) revive(ctx workflow.Context, dead []api.Dispatch) contract.EventDispatched {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: dispatchTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 3}, Summary: "what died of the event"})
 	decided := i.record.Decisions[len(i.record.Decisions)-1]
 	answer, err := contract.ReviveActivity.Execute(ctx, contract.Revive{Event: i.record.ID, EventID: i.record.EventID,
-		Dead: dead, Discard: i.record.Status == mesh.Discarded,
+		Dead: dead, Discard: i.record.Status == api.InboundDiscarded,
 		RunRequest: contract.RunRequest{By: decided.By, Reason: decided.Reason}}).Get(ctx)
 	if err != nil {
 		answer.Problem = ReasonOf(err)
@@ -217,7 +218,7 @@ func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 			continue
 		}
 		if err != nil {
-			answer.Problem = fleet.Shorten(ReasonOf(err), mesh.MaxProblem)
+			answer.Problem = api.Shorten(ReasonOf(err), mesh.MaxProblem)
 		}
 		return answer
 	}
@@ -226,7 +227,7 @@ func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 // wait waits until a person decides, or nobody has for long.
 func (i *inbound) wait(ctx workflow.Context) {
 	decided := func() bool { return !i.record.Status.Waits() || i.outcomes.Len() > 0 }
-	if i.record.Status == mesh.Unmatched {
+	if i.record.Status == api.InboundUnmatched {
 		found, err := workflow.AwaitWithOptions(ctx, Named(unmatchedKept, "unmatched"), decided)
 		i.over = !found && err == nil
 		return
@@ -237,7 +238,7 @@ func (i *inbound) wait(ctx workflow.Context) {
 // show sets the search attribute where the workflow's own status does not tell that of the event.
 func (i *inbound) show(ctx workflow.Context) {
 	mark := i.record.Status
-	if mark == mesh.Dispatched || mark == mesh.Received {
+	if mark == api.InboundDispatched || mark == api.InboundReceived {
 		mark = ""
 	}
 	if mark == i.marked {
@@ -264,22 +265,22 @@ func (i *inbound) mayAct() error {
 
 func (i *inbound) decide(ctx workflow.Context, action string, in contract.RunRequest) {
 	now := workflow.Now(ctx).UTC()
-	mesh.DecideEvent(&i.record, mesh.EventDecision{Action: action, By: in.By, Reason: in.Reason, At: now})
+	mesh.DecideEvent(&i.record, api.InboundDecision{Action: action, By: in.By, Reason: in.Reason, At: now})
 }
 
-func (i *inbound) replay(ctx workflow.Context, in contract.ReplayEvent) (mesh.InboundEvent, error) {
+func (i *inbound) replay(ctx workflow.Context, in contract.ReplayEvent) (api.InboundEvent, error) {
 	i.decide(ctx, "replay", in.RunRequest)
 	if in.Data != nil {
 		i.record.Corrected = in.Data
 	}
-	i.record.Status, i.tries = mesh.Received, 1
-	err := workflow.Await(ctx, func() bool { return i.record.Status != mesh.Received || i.tries > 1 || i.late })
+	i.record.Status, i.tries = api.InboundReceived, 1
+	err := workflow.Await(ctx, func() bool { return i.record.Status != api.InboundReceived || i.tries > 1 || i.late })
 	return i.record, err
 }
 
-func (i *inbound) discard(ctx workflow.Context, in contract.RunRequest) (mesh.InboundEvent, error) {
+func (i *inbound) discard(ctx workflow.Context, in contract.RunRequest) (api.InboundEvent, error) {
 	i.decide(ctx, "discard", in)
-	i.record.Status, i.record.Why = mesh.Discarded, in.Reason
+	i.record.Status, i.record.Why = api.InboundDiscarded, in.Reason
 	i.show(ctx)
 	return i.record, nil
 }

@@ -10,9 +10,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -24,12 +23,12 @@ func TestAnEventWaitsForItsTurn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		turnless int // how often it is not its turn
 		at       time.Duration
-		then     mesh.Status // at that time
+		then     api.InboundStatus // at that time
 		calls    int
 		tries    int
 	}{
-		"its turn comes":       {10, time.Minute, mesh.Received, 11, 0},
-		"its turn never comes": {1 << 20, 7 * 24 * time.Hour, mesh.Quarantined, 5 * 500, 5},
+		"its turn comes":       {10, time.Minute, api.InboundReceived, 11, 0},
+		"its turn never comes": {1 << 20, 7 * 24 * time.Hour, api.InboundQuarantined, 5 * 500, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,33 +39,33 @@ func TestAnEventWaitsForItsTurn(t *testing.T) {
 				if calls++; calls <= tt.turnless {
 					return contract.EventDispatched{}, temporal.NewApplicationError("others go first", contract.NotTheirTurn)
 				}
-				return contract.EventDispatched{Dispatches: []mesh.Dispatch{{Kind: mesh.KindTask, ID: "acme:t"}}}, nil
+				return contract.EventDispatched{Dispatches: []api.Dispatch{{Kind: api.DispatchTask, ID: "acme:t"}}}, nil
 			}, activity.RegisterOptions{Name: contract.DispatchEventActivity.Name})
 			env.SetStartWorkflowOptions(client.StartWorkflowOptions{
-				ID: contract.InboundWorkflowID(fleet.Qualify("acme", "e")), TaskQueue: contract.WorkerQueue})
+				ID: contract.InboundWorkflowID(api.Qualify("acme", "e")), TaskQueue: contract.WorkerQueue})
 			env.RegisterDelayedCallback(func() {
 				value, err := env.QueryWorkflow(contract.InboundQuery.Name)
 				require.NoError(t, err)
-				var e mesh.InboundEvent
+				var e api.InboundEvent
 				require.NoError(t, value.Get(&e))
 				require.Equal(t, tt.then, e.Status)
 				require.Equal(t, "others go first", e.Why)
-				if tt.then == mesh.Quarantined {
+				if tt.then == api.InboundQuarantined {
 					env.SetCurrentHistorySize(24<<20 + 1) // of replays, each with data
 					env.UpdateWorkflow(contract.ReplayEventUpdate.Name, "r", &replay, contract.ReplayEvent{})
 					env.UpdateWorkflowNoRejection(contract.DiscardEventUpdate.Name, "d", t, contract.RunRequest{By: "ann"})
 				}
 			}, tt.at)
 			env.ExecuteWorkflow(contract.InboundWorkflow, contract.InboundInput{
-				Event: mesh.Envelope{Attributes: map[string]string{"id": "e", "tenant": "acme", "type": "t"}}})
+				Event: api.Envelope{Attributes: map[string]string{"id": "e", "tenant": "acme", "type": "t"}}})
 			require.NoError(t, env.GetWorkflowError())
-			var e mesh.InboundEvent
+			var e api.InboundEvent
 			require.NoError(t, env.GetWorkflowResult(&e))
-			require.Equal(t, tt.then == mesh.Quarantined, replay.Refused, "a full history takes no replay")
+			require.Equal(t, tt.then == api.InboundQuarantined, replay.Refused, "a full history takes no replay")
 			require.Len(t, e.Tries, tt.tries)
 			require.Equal(t, tt.calls, calls)
 			if tt.tries == 0 {
-				require.Equal(t, mesh.Dispatched, e.Status)
+				require.Equal(t, api.InboundDispatched, e.Status)
 				require.Empty(t, e.Why)
 			}
 		})

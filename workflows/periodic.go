@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -58,7 +59,7 @@ func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.Periodi
 
 // placed asks the cluster for the task's lane, since the cluster may have been deleted or made anew with other shards.
 // weight is the tenant's weight there.
-func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract.TaskInput, weight float64, err error) {
+func placed(ctx workflow.Context, id string, spec api.TaskSpec) (task contract.TaskInput, weight float64, err error) {
 	ctx = workflow.WithActivityOptions(ctx, firingActivity("find the lane in "+spec.Cluster))
 	place, err := contract.PlaceTaskActivity.Execute(ctx,
 		contract.PlaceOfSpec(&spec, cmp.Or(spec.ShardKey, id))).Get(ctx)
@@ -80,7 +81,7 @@ func firingActivity(summary string) workflow.ActivityOptions {
 
 // madeBefore returns nil if an earlier firing of the same time made the task with this firing's id. If the schedule did
 // not make it, the firing fails, with an event.
-func madeBefore(ctx workflow.Context, schedule, id string, spec fleet.TaskSpec) error {
+func madeBefore(ctx workflow.Context, schedule, id string, spec api.TaskSpec) error {
 	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
 	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id,
 		Schedule: schedule, Spec: spec}).Get(ctx)
@@ -89,8 +90,8 @@ func madeBefore(ctx workflow.Context, schedule, id string, spec fleet.TaskSpec) 
 	}
 	why := fmt.Sprintf("there is a task %s already, which schedule %s as it is now did not make, so no task was made",
 		id, schedule)
-	announce(ctx, spec.Cluster, fleet.Event{Type: fleet.EventScheduleFailed,
-		EventData: fleet.EventData{Tenant: spec.Tenant, ID: schedule, Reason: why}})
+	announce(ctx, spec.Cluster, fleet.Event{Type: api.EventScheduleFailed,
+		EventData: api.EventData{Tenant: spec.Tenant, ID: schedule, Reason: why}})
 	return temporal.NewNonRetryableApplicationError(why, contract.IDTaken, nil)
 }
 
@@ -112,19 +113,19 @@ func awaitTask(
 	var cancelled *temporal.CanceledError
 	switch {
 	case err == nil:
-		result.Status = fleet.TaskCompleted
+		result.Status = api.TaskCompleted
 		return result, nil
 	case errors.As(err, &cancelled):
-		result.Status = fleet.TaskCancelled
+		result.Status = api.TaskCancelled
 		return result, temporal.NewCanceledError(result)
 	case errors.As(err, &failed):
-		return result, notCompleted(result.TaskID, fleet.TaskStatus(failed.Type()), failed.Message())
+		return result, notCompleted(result.TaskID, api.TaskStatus(failed.Type()), failed.Message())
 	}
 	return result, err
 }
 
 // notCompleted is the end of a firing whose task did not complete, in one line.
-func notCompleted(id string, status fleet.TaskStatus, why string) error {
+func notCompleted(id string, status api.TaskStatus, why string) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("task %s is %s: %s", id, status, why), string(status),
 		nil)
 }

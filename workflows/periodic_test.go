@@ -14,6 +14,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -47,7 +48,7 @@ func newFiring(
 	return f
 }
 
-func (f *firing) start(spec fleet.TaskSpec) {
+func (f *firing) start(spec api.TaskSpec) {
 	spec.Type, spec.Cluster = "backup", "default"
 	f.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
 }
@@ -63,11 +64,11 @@ func TestFiringMakesItsTask(t *testing.T) {
 		error) {
 		return contract.AttemptReport{Begun: true}, nil
 	})
-	f.start(fleet.TaskSpec{})
+	f.start(api.TaskSpec{})
 	require.NoError(t, f.GetWorkflowError())
 	var result contract.PeriodicResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, contract.PeriodicResult{TaskID: id, Status: fleet.TaskCompleted}, result)
+	require.Equal(t, contract.PeriodicResult{TaskID: id, Status: api.TaskCompleted}, result)
 	require.Len(t, f.deliveries, 1)
 	require.Equal(t, id, f.deliveries[0].TaskID)
 	require.Equal(t, []contract.PlaceTaskInput{{Cluster: "default", Type: "backup", ShardKey: id}}, f.asked)
@@ -80,7 +81,7 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 		return func() (contract.AttemptReport, error) {
 			return contract.AttemptReport{},
 				temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
-					contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: final, Reason: "disk full"})
+					contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Final: final, Reason: "disk full"})
 		}
 	}
 	for name, c := range map[string]struct {
@@ -99,7 +100,7 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFiring(t, c.place, c.deliver)
-			f.start(fleet.TaskSpec{})
+			f.start(api.TaskSpec{})
 			var failed *temporal.ApplicationError
 			require.True(t, errors.As(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 			require.Equal(t, c.kind, failed.Type())
@@ -136,7 +137,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 					TypedSearchAttributes: contract.FiringAttributes(schedule, at),
 				})
 				return workflow.ExecuteChildWorkflow(firing, contract.PeriodicWorkflow, contract.PeriodicInput{
-					Spec: fleet.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"},
+					Spec: api.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"},
 				}).Get(ctx, &result)
 			}
 			f.RegisterWorkflowWithOptions(fire, workflow.RegisterOptions{Name: "Fire"})
@@ -149,7 +150,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 				}).Maybe()
 			f.ExecuteWorkflow("Fire")
 			require.Equal(t, []contract.IsMadeByInput{{TaskID: id, Schedule: schedule,
-				Spec: fleet.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"}}}, asked)
+				Spec: api.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"}}}, asked)
 			require.Empty(t, f.deliveries)
 			if own {
 				require.NoError(t, f.GetWorkflowError())
@@ -161,8 +162,8 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 			require.True(t, errors.As(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 			require.Equal(t, contract.IDTaken, failed.Type())
 			require.Len(t, told, 1)
-			require.Equal(t, fleet.EventScheduleFailed, told[0].Type)
-			require.Equal(t, fleet.EventData{Tenant: "acme", ID: schedule, Reason: failed.Message()}, told[0].EventData)
+			require.Equal(t, api.EventScheduleFailed, told[0].Type)
+			require.Equal(t, api.EventData{Tenant: "acme", ID: schedule, Reason: failed.Message()}, told[0].EventData)
 		})
 	}
 }
@@ -173,9 +174,9 @@ func TestFiringDoesNotWaitForAPerson(t *testing.T) {
 	f := newFiring(t, inLane("lane/default", false), func() (contract.AttemptReport, error) {
 		return contract.AttemptReport{},
 			temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
-				contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})
+				contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Reason: "disk full"})
 	})
-	f.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	f.start(api.TaskSpec{Retry: api.RetryPolicy{MaxAttempts: 1}})
 	var failed *temporal.ApplicationError
 	require.True(t, errors.As(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 	require.Equal(t, "dead_letter", failed.Type(), "without the task's word it would have waited until that is failed")

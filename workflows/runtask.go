@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -40,7 +41,7 @@ func openAgentLane(ctx workflow.Context, cluster, agent string, delivery workflo
 
 // PlaceAgain is the lane of work that no agent of its lane handles, as the cluster is now: its type may have a lane of
 // its own since then. Work for one agent or shard stays.
-func PlaceAgain(ctx workflow.Context, spec *fleet.TaskSpec, queue string) string {
+func PlaceAgain(ctx workflow.Context, spec *api.TaskSpec, queue string) string {
 	_, lane, _ := contract.LaneOfQueue(queue)
 	if lane != fleet.DefaultLane && !fleet.IsOpened(lane) {
 		return queue

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -32,34 +33,34 @@ const (
 
 // Scaling starts or stops agents of a cluster, records the outcome, and reports it to the cluster. It stops a started
 // agent that does not come online in time. It drains agents before it stops them.
-func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecord, error) {
-	s := &scaling{in: in, record: fleet.ScalingRecord{
+func Scaling(ctx workflow.Context, in contract.ScalingInput) (api.ScalingRecord, error) {
+	s := &scaling{in: in, record: api.ScalingRecord{
 		ID:        contract.ScalingID(in.Cluster, in.Number),
 		Cluster:   in.Cluster,
 		Change:    in.Decision.Change,
 		Rule:      in.Decision.Rule,
 		Reason:    in.Decision.Reason,
-		Status:    fleet.ScalingRunning,
+		Status:    api.ScalingRunning,
 		From:      in.Decision.Current,
 		To:        in.Decision.Current + len(in.Starts) - len(in.Stops),
-		StartedAt: workflow.Now(ctx), Agents: []fleet.ScaledAgent{},
+		StartedAt: workflow.Now(ctx), Agents: []api.ScaledAgent{},
 	}}
-	if in.Decision.Rule == fleet.RuleRetire || in.Decision.Rule == fleet.RuleRestart {
+	if in.Decision.Rule == api.RuleRetire || in.Decision.Rule == api.RuleRestart {
 		s.record.To = s.record.From // they no longer counted, or come back
 	}
 	for _, id := range in.Starts {
-		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: id, Status: fleet.ScaledWaiting})
+		s.record.Agents = append(s.record.Agents, api.ScaledAgent{AgentID: id, Status: api.ScaledWaiting})
 	}
 	for _, stop := range in.Stops {
-		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: stop.AgentID, Spawner: stop.Spawner,
-			Status: fleet.ScaledWaiting})
+		s.record.Agents = append(s.record.Agents, api.ScaledAgent{AgentID: stop.AgentID, Spawner: stop.Spawner,
+			Status: api.ScaledWaiting})
 	}
-	if err := contract.ScalingQuery.Handle(ctx, func() fleet.ScalingRecord { return s.record }); err != nil {
+	if err := contract.ScalingQuery.Handle(ctx, func() api.ScalingRecord { return s.record }); err != nil {
 		return s.record, err
 	}
 	s.announce(ctx)
 	switch {
-	case in.Decision.Rule == fleet.RuleRestart:
+	case in.Decision.Rule == api.RuleRestart:
 		s.restartAgents(ctx)
 	case len(in.Stops) > 0:
 		s.stopAgents(ctx)
@@ -82,20 +83,20 @@ func (s *scaling) announce(ctx workflow.Context) {
 	if s.record.Error != "" {
 		reason += ": " + s.record.Error
 	}
-	announce(ctx, s.in.Cluster, fleet.Event{Type: fleet.EventScaling, EventData: fleet.EventData{
+	announce(ctx, s.in.Cluster, fleet.Event{Type: api.EventScaling, EventData: api.EventData{
 		ID: s.record.ID, Count: s.record.To, Outcome: string(s.record.Status), Reason: reason}})
 }
 
 // scaling is one run of a Scaling workflow.
 type scaling struct {
 	in     contract.ScalingInput
-	record fleet.ScalingRecord
+	record api.ScalingRecord
 }
 
 // tellCluster reports the outcome to the cluster. Without that, the cluster gives the action up in time.
 func (s *scaling) tellCluster(ctx workflow.Context) {
 	result := fleet.ScalingResult{Number: s.in.Number}
-	if s.record.Status != fleet.ScalingSucceeded {
+	if s.record.Status != api.ScalingSucceeded {
 		result.Failed = s.record.Error
 	}
 	if err := contract.ScaledSignal.SendFrom(ctx, contract.ClusterWorkflowID(s.in.Cluster), "", result).Get(ctx,
@@ -110,12 +111,12 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 	if why != "" {
 		s.record.Error = why
 		for i := range s.record.Agents {
-			s.end(ctx, &s.record.Agents[i], fleet.ScaledFailed, s.record.Error)
+			s.end(ctx, &s.record.Agents[i], api.ScaledFailed, s.record.Error)
 		}
 		return
 	}
 	s.record.Spawner, s.record.Platform = spawner.Name, spawner.Platform
-	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
 		a.Spawner = s.record.Spawner
 		s.start(ctx, a)
 	})
@@ -125,8 +126,8 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 // endStarts waits until the started agents are online, and gives up those that are not in time.
 func (s *scaling) endStarts(ctx workflow.Context) {
 	s.awaitOnline(ctx)
-	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
-		if a.Status == fleet.ScaledStarted {
+	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
+		if a.Status == api.ScaledStarted {
 			s.giveUp(ctx, a, "it did not come online within "+s.in.Spawn.JoinTimeout.String()+" of its start")
 		}
 	})
@@ -136,19 +137,19 @@ func (s *scaling) endStarts(ctx workflow.Context) {
 // does not come back is forgotten, so that another takes its place.
 func (s *scaling) restartAgents(ctx workflow.Context) {
 	ended := map[string]bool{}
-	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
 		if err := s.terminate(ctx, a, true); err != nil {
-			s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+spawnerFailed(a.Spawner, err))
+			s.end(ctx, a, api.ScaledFailed, "its process was not stopped: "+spawnerFailed(a.Spawner, err))
 			return
 		}
 		ended[a.AgentID] = true
 		s.start(ctx, a)
 	})
 	s.endStarts(ctx)
-	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
-		if why := a.Error; a.Status == fleet.ScaledFailed && ended[a.AgentID] {
-			if s.stop(ctx, a); a.Status == fleet.ScaledStopped {
-				s.end(ctx, a, fleet.ScaledFailed, why+"; it was stopped for good")
+	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
+		if why := a.Error; a.Status == api.ScaledFailed && ended[a.AgentID] {
+			if s.stop(ctx, a); a.Status == api.ScaledStopped {
+				s.end(ctx, a, api.ScaledFailed, why+"; it was stopped for good")
 			}
 		}
 	})
@@ -184,7 +185,7 @@ func (s *scaling) findSpawner(ctx workflow.Context) (spawner contract.SpawnerInf
 }
 
 // start starts one agent. The outcome of a failed start is unknown, so start undoes it.
-func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
+func (s *scaling) start(ctx workflow.Context, a *api.ScaledAgent) {
 	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner),
 		spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
 		ID:           a.AgentID,
@@ -202,14 +203,14 @@ func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 		s.giveUp(ctx, a, "it could not be started: "+ReasonOf(err))
 		return
 	}
-	a.Status, a.Handle, a.Host, a.StartedAt = fleet.ScaledStarted, spawned.Handle, spawned.Host, &spawned.StartedAt
+	a.Status, a.Handle, a.Host, a.StartedAt = api.ScaledStarted, spawned.Handle, spawned.Host, &spawned.StartedAt
 }
 
 // awaitOnline waits until all started agents are online or the time is over.
 func (s *scaling) awaitOnline(ctx workflow.Context) {
 	var started []string
 	for i := range s.record.Agents {
-		if s.record.Agents[i].Status == fleet.ScaledStarted {
+		if s.record.Agents[i].Status == api.ScaledStarted {
 			started = append(started, s.record.Agents[i].AgentID)
 		}
 	}
@@ -227,23 +228,23 @@ func (s *scaling) awaitOnline(ctx workflow.Context) {
 	}
 	for i := range s.record.Agents {
 		a := &s.record.Agents[i]
-		if at, joined := result.Joined[a.AgentID]; joined && a.Status == fleet.ScaledStarted {
-			a.Status, a.CompletedAt = fleet.ScaledOnline, &at
+		if at, joined := result.Joined[a.AgentID]; joined && a.Status == api.ScaledStarted {
+			a.Status, a.CompletedAt = api.ScaledOnline, &at
 		}
 	}
 }
 
 // giveUp stops a started agent at once.
-func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string) {
+func (s *scaling) giveUp(ctx workflow.Context, a *api.ScaledAgent, why string) {
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	if err := s.terminate(own, a, false); err != nil {
 		why += "; and whether it still runs is not known: " + ReasonOf(err)
 	}
-	s.end(own, a, fleet.ScaledFailed, why)
+	s.end(own, a, api.ScaledFailed, why)
 }
 
-func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful bool) error {
+func (s *scaling) terminate(ctx workflow.Context, a *api.ScaledAgent, graceful bool) error {
 	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner), terminateLimit,
 		"stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Cluster: s.in.Cluster, Graceful: graceful}).Get(ctx)
 	return err
@@ -255,28 +256,28 @@ func (s *scaling) stopAgents(ctx workflow.Context) {
 	if err != nil {
 		s.record.Error = "the agents were not drained: " + ReasonOf(err)
 	}
-	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
 		for i := range drained.Agents {
-			if d := &drained.Agents[i]; d.AgentID == a.AgentID && d.Status == fleet.DrainCompleted {
+			if d := &drained.Agents[i]; d.AgentID == a.AgentID && d.Status == api.DrainCompleted {
 				s.stop(ctx, a)
 				return
 			} else if d.AgentID == a.AgentID {
-				s.end(ctx, a, fleet.ScaledFailed, "its drain is "+string(d.Status)+": "+d.Error)
+				s.end(ctx, a, api.ScaledFailed, "its drain is "+string(d.Status)+": "+d.Error)
 			}
 		}
-		if a.Status != fleet.ScaledFailed {
-			s.end(ctx, a, fleet.ScaledFailed, "it was not drained")
+		if a.Status != api.ScaledFailed {
+			s.end(ctx, a, api.ScaledFailed, "it was not drained")
 		}
 	})
 }
 
-func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
+func (s *scaling) drain(ctx workflow.Context) (api.DrainRecord, error) {
 	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, fleet.ScalingDrainName(s.in.Number)),
 		Cluster: s.in.Cluster,
 		Reason:  "scaling: " + s.in.Decision.Reason, Timeout: s.in.Spawn.DrainTimeout, MaxParallel: len(s.in.Stops)}
 	for i := range s.record.Agents {
 		in.Agents = append(in.Agents, s.record.Agents[i].AgentID)
-		s.record.Agents[i].Status = fleet.ScaledDraining
+		s.record.Agents[i].Status = api.ScaledDraining
 	}
 	s.record.Drain = in.ID
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
@@ -287,15 +288,15 @@ func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
 		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(s.in.Cluster)),
 		StaticSummary:         "drain agents that scaling stops",
 	})
-	var record fleet.DrainRecord
+	var record api.DrainRecord
 	err := workflow.ExecuteChildWorkflow(childCtx, contract.DrainWorkflow, in).Get(ctx, &record)
 	return record, err
 }
 
 // stop ends a drained agent's process. The cluster forgets a lost agent even if its spawner does not answer; if the
 // process still lives, it joins as a new agent.
-func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
-	a.Status = fleet.ScaledDrained
+func (s *scaling) stop(ctx workflow.Context, a *api.ScaledAgent) {
+	a.Status = api.ScaledDrained
 	stopErr := s.terminate(ctx, a, true)
 	retireCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.WorkerQueue,
@@ -309,12 +310,12 @@ func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 		Request: contract.RetireRequest{AgentID: a.AgentID}}).Get(ctx)
 	switch {
 	case err == nil:
-		s.end(ctx, a, fleet.ScaledStopped, "")
+		s.end(ctx, a, api.ScaledStopped, "")
 	case stopErr != nil:
-		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+spawnerFailed(a.Spawner,
+		s.end(ctx, a, api.ScaledFailed, "its process was not stopped: "+spawnerFailed(a.Spawner,
 			stopErr)+"; it stays in maintenance, and the stop is tried again")
 	default:
-		s.end(ctx, a, fleet.ScaledFailed, "its process was stopped, but the cluster still has it: "+ReasonOf(err))
+		s.end(ctx, a, api.ScaledFailed, "its process was stopped, but the cluster still has it: "+ReasonOf(err))
 	}
 }
 
@@ -327,7 +328,7 @@ func (s *scaling) retireTries(stopErr error) int32 {
 }
 
 // each calls do concurrently for all agents.
-func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *fleet.ScaledAgent)) {
+func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *api.ScaledAgent)) {
 	wait := workflow.NewWaitGroup(ctx)
 	for i := range s.record.Agents {
 		wait.Add(1)
@@ -341,7 +342,7 @@ func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *fl
 	wait.Wait(own)
 }
 
-func (s *scaling) end(ctx workflow.Context, a *fleet.ScaledAgent, status fleet.ScaledStatus, why string) {
+func (s *scaling) end(ctx workflow.Context, a *api.ScaledAgent, status api.ScaledStatus, why string) {
 	at := workflow.Now(ctx)
 	a.Status, a.Error, a.CompletedAt = status, why, &at
 }
@@ -369,7 +370,7 @@ func spawnerFailed(name string, err error) string {
 }
 
 // noSpawner explains in words why no spawner of a platform took a request.
-func noSpawner(platform fleet.Platform, err error) string {
+func noSpawner(platform api.Platform, err error) string {
 	var late *temporal.TimeoutError
 	if !errors.As(err, &late) {
 		return ReasonOf(err)

@@ -15,6 +15,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -58,7 +59,7 @@ func newScalingRun(t *testing.T) *scalingRun {
 		if r.noSpawner {
 			return contract.SpawnerInfo{}, late
 		}
-		return contract.SpawnerInfo{Name: "here", Platform: fleet.PlatformProcess}, nil
+		return contract.SpawnerInfo{Name: "here", Platform: api.PlatformProcess}, nil
 	})
 	register(contract.SpawnAgentActivity.Name, func(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
 		r.mu.Lock()
@@ -108,13 +109,13 @@ func newScalingRun(t *testing.T) *scalingRun {
 	return r
 }
 
-func (r *scalingRun) run(t *testing.T, in contract.ScalingInput) fleet.ScalingRecord {
+func (r *scalingRun) run(t *testing.T, in contract.ScalingInput) api.ScalingRecord {
 	t.Helper()
 	in.Cluster, in.Number = "c", 7
-	in.Spawn = fleet.ScalingPolicy{Spawn: in.Spawn}.WithDefaults().Spawn
+	in.Spawn = api.ScalingPolicy{Spawn: in.Spawn}.WithDefaults().Spawn
 	r.ExecuteWorkflow(contract.ScalingWorkflow, in)
 	require.NoError(t, r.GetWorkflowError())
-	var record fleet.ScalingRecord
+	var record api.ScalingRecord
 	require.NoError(t, r.GetWorkflowResult(&record))
 	require.NotNil(t, record.CompletedAt)
 	require.Equal(t, "c:7", record.ID)
@@ -123,15 +124,15 @@ func (r *scalingRun) run(t *testing.T, in contract.ScalingInput) fleet.ScalingRe
 	return record
 }
 
-func statuses(r fleet.ScalingRecord) map[string]fleet.ScaledStatus {
-	found := map[string]fleet.ScaledStatus{}
+func statuses(r api.ScalingRecord) map[string]api.ScaledStatus {
+	found := map[string]api.ScaledStatus{}
 	for _, a := range r.Agents {
 		found[a.AgentID] = a.Status
 	}
 	return found
 }
 
-var up = contract.ScalingInput{Decision: fleet.ScalingDecision{Change: fleet.ScaleUp, Current: 1},
+var up = contract.ScalingInput{Decision: fleet.ScalingDecision{Change: api.ScaleUp, Current: 1},
 	Starts: []string{"a", "b"}}
 
 func TestAgentsAreStarted(t *testing.T) {
@@ -139,35 +140,35 @@ func TestAgentsAreStarted(t *testing.T) {
 	refused := temporal.NewNonRetryableApplicationError("no such program", contract.SpawnRefused, nil)
 	for name, tc := range map[string]struct {
 		set     func(*scalingRun)
-		status  fleet.ScalingStatus
-		agents  map[string]fleet.ScaledStatus
+		status  api.ScalingOutcome
+		agents  map[string]api.ScaledStatus
 		errors  string
 		stopped map[string]bool
 	}{
 		"all join": {
 			set:     func(r *scalingRun) { r.joins = map[string]bool{"a": true, "b": true} },
-			status:  fleet.ScalingSucceeded,
-			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledOnline},
+			status:  api.ScalingSucceeded,
+			agents:  map[string]api.ScaledStatus{"a": api.ScaledOnline, "b": api.ScaledOnline},
 			stopped: map[string]bool{},
 		},
 		"one never joins": {
 			set:    func(r *scalingRun) { r.joins = map[string]bool{"a": true} },
-			status: fleet.ScalingPartial,
-			agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledFailed},
+			status: api.ScalingPartial,
+			agents: map[string]api.ScaledStatus{"a": api.ScaledOnline, "b": api.ScaledFailed},
 			errors: "b: it did not come online within 1m0s of its start", stopped: map[string]bool{"b": false},
 		},
 		"one is refused": {
 			set: func(r *scalingRun) {
 				r.joins, r.spawnErr = map[string]bool{"b": true}, map[string]error{"a": refused}
 			},
-			status: fleet.ScalingPartial,
-			agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledOnline},
+			status: api.ScalingPartial,
+			agents: map[string]api.ScaledStatus{"a": api.ScaledFailed, "b": api.ScaledOnline},
 			errors: "a: it could not be started: no such program", stopped: map[string]bool{"a": false},
 		},
 		"no spawner": {
 			set:     func(r *scalingRun) { r.noSpawner = true },
-			status:  fleet.ScalingFailed,
-			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledFailed},
+			status:  api.ScalingFailed,
+			agents:  map[string]api.ScaledStatus{"a": api.ScaledFailed, "b": api.ScaledFailed},
 			errors:  "no spawner of platform process is there to start agents; start one with mainstay serve --roles spawner",
 			stopped: map[string]bool{},
 		},
@@ -190,11 +191,11 @@ func TestAgentsAreStarted(t *testing.T) {
 // TestOnlySpawnersOfThePlatformStartAgents looks at which spawner is asked, and which one then starts the agents.
 func TestOnlySpawnersOfThePlatformStartAgents(t *testing.T) {
 	t.Parallel()
-	docker := contract.SpawnerInfo{Name: "d", Platform: fleet.PlatformDocker}
-	process := contract.SpawnerInfo{Name: "p", Platform: fleet.PlatformProcess}
-	full := contract.SpawnerInfo{Name: "d", Platform: fleet.PlatformDocker, Agents: 2, MaxAgents: 2}
+	docker := contract.SpawnerInfo{Name: "d", Platform: api.PlatformDocker}
+	process := contract.SpawnerInfo{Name: "p", Platform: api.PlatformProcess}
+	full := contract.SpawnerInfo{Name: "d", Platform: api.PlatformDocker, Agents: 2, MaxAgents: 2}
 	for name, tc := range map[string]struct {
-		spawn  fleet.SpawnPolicy
+		spawn  api.SpawnPolicy
 		there  map[string]contract.SpawnerInfo // by task queue
 		spawns string                          // the spawner that starts the agents
 		errors string
@@ -203,30 +204,30 @@ func TestOnlySpawnersOfThePlatformStartAgents(t *testing.T) {
 			there: map[string]contract.SpawnerInfo{"spawner": process, "spawners/docker": docker}, spawns: "p",
 		},
 		"the platform's": {
-			spawn: fleet.SpawnPolicy{Platform: fleet.PlatformDocker},
+			spawn: api.SpawnPolicy{Platform: api.PlatformDocker},
 			there: map[string]contract.SpawnerInfo{"spawner": process, "spawners/docker": docker}, spawns: "d",
 		},
 		"none of the platform": {
-			spawn:  fleet.SpawnPolicy{Platform: fleet.PlatformDocker},
+			spawn:  api.SpawnPolicy{Platform: api.PlatformDocker},
 			there:  map[string]contract.SpawnerInfo{"spawner": process},
 			errors: "no spawner of platform docker is there to start agents; start one with mainstay serve --roles spawner",
 		},
 		"the next platform": {
-			spawn: fleet.SpawnPolicy{Platform: fleet.PlatformDocker,
-				FallbackPlatforms: []fleet.Platform{fleet.PlatformProcess}},
+			spawn: api.SpawnPolicy{Platform: api.PlatformDocker,
+				FallbackPlatforms: []api.Platform{api.PlatformProcess}},
 			there: map[string]contract.SpawnerInfo{"spawner": process}, spawns: "p",
 		},
 		"the named one, whatever it serves": {
-			spawn: fleet.SpawnPolicy{Spawner: "d"},
+			spawn: api.SpawnPolicy{Spawner: "d"},
 			there: map[string]contract.SpawnerInfo{"spawner/d": docker}, spawns: "d",
 		},
 		"the named one serves another platform": {
-			spawn:  fleet.SpawnPolicy{Spawner: "d", Platform: fleet.PlatformProcess},
+			spawn:  api.SpawnPolicy{Spawner: "d", Platform: api.PlatformProcess},
 			there:  map[string]contract.SpawnerInfo{"spawner/d": docker},
 			errors: "spawner d serves platform docker, and scaling.spawn.platform is process",
 		},
 		"the named one is full": {
-			spawn:  fleet.SpawnPolicy{Spawner: "d"},
+			spawn:  api.SpawnPolicy{Spawner: "d"},
 			there:  map[string]contract.SpawnerInfo{"spawner/d": full},
 			errors: "spawner d runs the 2 agents that its max_agents allows",
 		},
@@ -250,13 +251,13 @@ func TestOnlySpawnersOfThePlatformStartAgents(t *testing.T) {
 func TestAgentsAreStartedAnew(t *testing.T) {
 	t.Parallel()
 	in := contract.ScalingInput{
-		Decision: fleet.ScalingDecision{Change: fleet.ScaleDown, Rule: fleet.RuleRestart, Current: 3, Reason: "ill"},
+		Decision: fleet.ScalingDecision{Change: api.ScaleDown, Rule: api.RuleRestart, Current: 3, Reason: "ill"},
 		Stops:    []contract.StopAgent{{AgentID: "a", Spawner: "here"}, {AgentID: "b", Spawner: "there"}},
 	}
 	r := newScalingRun(t)
 	r.joins = map[string]bool{"a": true}
 	record := r.run(t, in)
-	require.Equal(t, map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledFailed}, statuses(record))
+	require.Equal(t, map[string]api.ScaledStatus{"a": api.ScaledOnline, "b": api.ScaledFailed}, statuses(record))
 	require.Equal(t, []int{3, 3}, []int{record.From, record.To})
 	require.Equal(t, "b: it did not come online within 1m0s of its start; it was stopped for good", record.Error)
 	require.ElementsMatch(t, []string{"a", "b"}, r.started)
@@ -273,45 +274,45 @@ func TestAgentsAreStartedAnew(t *testing.T) {
 
 func TestAgentsAreStopped(t *testing.T) {
 	t.Parallel()
-	down := contract.ScalingInput{Decision: fleet.ScalingDecision{Change: fleet.ScaleDown, Current: 3, Reason: "idle"},
+	down := contract.ScalingInput{Decision: fleet.ScalingDecision{Change: api.ScaleDown, Current: 3, Reason: "idle"},
 		Stops: []contract.StopAgent{{AgentID: "a", Spawner: "here"}, {AgentID: "b", Spawner: "there"}}}
 	away := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	connected := temporal.NewNonRetryableApplicationError("the agent is still connected", contract.Refused, nil)
 	for name, tc := range map[string]struct {
 		set     func(*scalingRun)
-		drains  map[string]fleet.DrainStatus
-		status  fleet.ScalingStatus
-		agents  map[string]fleet.ScaledStatus
+		drains  map[string]api.DrainStatus
+		status  api.ScalingOutcome
+		agents  map[string]api.ScaledStatus
 		errors  string
 		stopped map[string]bool
 		retired []string
 	}{
 		"drained, stopped, forgotten": {
-			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted},
-			status:  fleet.ScalingSucceeded,
-			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledStopped, "b": fleet.ScaledStopped},
+			drains:  map[string]api.DrainStatus{"a": api.DrainCompleted, "b": api.DrainCompleted},
+			status:  api.ScalingSucceeded,
+			agents:  map[string]api.ScaledStatus{"a": api.ScaledStopped, "b": api.ScaledStopped},
 			stopped: map[string]bool{"a": true, "b": true}, retired: []string{"a", "b"},
 		},
 		"who was not drained is not stopped": {
-			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainFailed, "b": fleet.DrainCompleted},
-			status:  fleet.ScalingPartial,
-			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledStopped},
+			drains:  map[string]api.DrainStatus{"a": api.DrainFailed, "b": api.DrainCompleted},
+			status:  api.ScalingPartial,
+			agents:  map[string]api.ScaledStatus{"a": api.ScaledFailed, "b": api.ScaledStopped},
 			errors:  "a: its drain is failed: the hub is gone",
 			stopped: map[string]bool{"b": true}, retired: []string{"b"},
 		},
 		"its spawner is away, and it is connected": {
 			set:     func(r *scalingRun) { r.stopErr, r.retireErr = away, connected },
-			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted},
-			status:  fleet.ScalingFailed,
-			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledFailed},
+			drains:  map[string]api.DrainStatus{"a": api.DrainCompleted, "b": api.DrainCompleted},
+			status:  api.ScalingFailed,
+			agents:  map[string]api.ScaledStatus{"a": api.ScaledFailed, "b": api.ScaledFailed},
 			errors:  "a: its process was not stopped: spawner here does not answer; it stays in maintenance, and the stop is tried again",
 			stopped: map[string]bool{"a": true, "b": true},
 		},
 		"its spawner is away, and it is gone": {
 			set:     func(r *scalingRun) { r.stopErr = away },
-			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted},
-			status:  fleet.ScalingSucceeded,
-			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledStopped, "b": fleet.ScaledStopped},
+			drains:  map[string]api.DrainStatus{"a": api.DrainCompleted, "b": api.DrainCompleted},
+			status:  api.ScalingSucceeded,
+			agents:  map[string]api.ScaledStatus{"a": api.ScaledStopped, "b": api.ScaledStopped},
 			stopped: map[string]bool{"a": true, "b": true}, retired: []string{"a", "b"},
 		},
 	} {
@@ -322,14 +323,14 @@ func TestAgentsAreStopped(t *testing.T) {
 				tc.set(r)
 			}
 			r.OnWorkflow(contract.DrainWorkflow, mock.Anything,
-				mock.Anything).Return(func(_ workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
+				mock.Anything).Return(func(_ workflow.Context, in contract.DrainInput) (api.DrainRecord, error) {
 				require.Equal(t, "c:scaling-7", in.ID)
 				require.True(t, fleet.IsScalingDrain(in.ID))
 				require.Equal(t, 2, in.MaxParallel)
-				record := fleet.DrainRecord{ID: in.ID}
+				record := api.DrainRecord{ID: in.ID}
 				for _, agent := range in.Agents {
-					drain := fleet.AgentDrain{AgentID: agent, Status: tc.drains[agent]}
-					if drain.Status == fleet.DrainFailed {
+					drain := api.AgentDrain{AgentID: agent, Status: tc.drains[agent]}
+					if drain.Status == api.DrainFailed {
 						drain.Error = "the hub is gone"
 					}
 					record.Agents = append(record.Agents, drain)

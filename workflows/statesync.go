@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -30,15 +31,15 @@ const hubSilent = "its hub did not answer"
 // StateSync makes the states of a cluster's members equal. The common state has the newest entry that any member has of
 // each key. Members get the entries that they lack, in parts, and the digests are compared again. Values pass through
 // history only for these entries.
-func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
-	s := &stateSync{in: in, report: fleet.SyncReport{
+func StateSync(ctx workflow.Context, in contract.SyncInput) (api.SyncReport, error) {
+	s := &stateSync{in: in, report: api.SyncReport{
 		Cluster:   in.Cluster,
-		Status:    fleet.SyncRunning,
+		Status:    api.SyncRunning,
 		Reason:    in.Reason,
 		StartedAt: workflow.Now(ctx),
-		Members:   []fleet.MemberSync{},
+		Members:   []api.MemberSync{},
 	}}
-	if err := contract.SyncQuery.Handle(ctx, func() fleet.SyncReport { return s.report }); err != nil {
+	if err := contract.SyncQuery.Handle(ctx, func() api.SyncReport { return s.report }); err != nil {
 		return s.report, err
 	}
 	s.report.Status, s.report.Why = s.run(ctx)
@@ -50,7 +51,7 @@ func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, e
 // stateSync is one run of a StateSync workflow.
 type stateSync struct {
 	in      contract.SyncInput
-	report  fleet.SyncReport
+	report  api.SyncReport
 	members contract.SyncMembersResult
 	hubs    []string
 	want    []fleet.HeldLine
@@ -58,16 +59,16 @@ type stateSync struct {
 	cut bool
 }
 
-func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
+func (s *stateSync) run(ctx workflow.Context) (api.SyncStatus, string) {
 	for s.report.Rounds = 1; ; s.report.Rounds++ {
 		if err := s.read(ctx); err != nil {
-			return fleet.SyncFailed, ReasonOf(err)
+			return api.SyncFailed, ReasonOf(err)
 		}
 		if !s.kept() && s.deaf() {
-			return fleet.SyncFailed, "no hub answered"
+			return api.SyncFailed, "no hub answered"
 		}
 		if !s.kept() {
-			return fleet.SyncSkipped, "no agent of the cluster keeps state"
+			return api.SyncSkipped, "no agent of the cluster keeps state"
 		}
 		var lacks lacks
 		if !full(ctx) {
@@ -76,19 +77,19 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		settled := s.settled()
 		// Only the first round sends the agents' running tasks: they change by the second.
 		if settled && (s.report.Rounds > 1 || len(lacks) == 0) {
-			return fleet.SyncConsistent, ""
+			return api.SyncConsistent, ""
 		}
 		if s.report.Rounds > syncRounds {
-			return fleet.SyncInconsistent, "after several rounds some members still differ; it is tried again"
+			return api.SyncInconsistent, "after several rounds some members still differ; it is tried again"
 		}
 		if lacks == nil || full(ctx) {
-			return fleet.SyncInconsistent, "there is more than one sync sends; the next one goes on"
+			return api.SyncInconsistent, "there is more than one sync sends; the next one goes on"
 		}
 		if s.cut && !settled && len(lacks) == 0 {
-			return fleet.SyncInconsistent, "its members have more entries together than a sync compares"
+			return api.SyncInconsistent, "its members have more entries together than a sync compares"
 		}
 		if !s.move(ctx, lacks) && !settled {
-			return fleet.SyncInconsistent, "some members did not take or give what was asked; it is tried again"
+			return api.SyncInconsistent, "some members did not take or give what was asked; it is tried again"
 		}
 	}
 }
@@ -101,9 +102,9 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		return err
 	}
 	s.hubs = nil
-	s.report.Members = make([]fleet.MemberSync, len(s.members.Members))
+	s.report.Members = make([]api.MemberSync, len(s.members.Members))
 	for i, m := range s.members.Members {
-		s.report.Members[i] = fleet.MemberSync{AgentID: m.AgentID, Role: m.Role, Hub: m.Hub, Why: "it is not connected"}
+		s.report.Members[i] = api.MemberSync{AgentID: m.AgentID, Role: m.Role, Hub: m.Hub, Why: "it is not connected"}
 		if m.Hub != "" {
 			s.report.Members[i].Why = hubSilent
 			if !slices.Contains(s.hubs, m.Hub) {
@@ -128,13 +129,13 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		}
 	}
 	s.want = fleet.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
-	s.report.State = fleet.SummaryOf(fleet.LinesOf(s.want))
+	s.report.State = api.SummaryOf(fleet.LinesOf(s.want))
 	bounded := fleet.BoundHeld(s.want, s.members.Leader)
 	s.want, s.cut = bounded, len(bounded) < len(s.want)
 	return nil
 }
 
-func (s *stateSync) member(agent string) *fleet.MemberSync {
+func (s *stateSync) member(agent string) *api.MemberSync {
 	for i := range s.report.Members {
 		if m := &s.report.Members[i]; m.AgentID == agent {
 			return m
@@ -159,12 +160,12 @@ func (s *stateSync) note(hub string, agent contract.AgentState) {
 
 // kept reports whether any member keeps state.
 func (s *stateSync) kept() bool {
-	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.State != nil })
+	return slices.ContainsFunc(s.report.Members, func(m api.MemberSync) bool { return m.State != nil })
 }
 
 // deaf reports whether a hub did not answer.
 func (s *stateSync) deaf() bool {
-	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.Why == hubSilent })
+	return slices.ContainsFunc(s.report.Members, func(m api.MemberSync) bool { return m.Why == hubSilent })
 }
 
 // settled marks the members that have the common state, and reports whether all that keep state do.
@@ -209,7 +210,7 @@ func (s *stateSync) compare(ctx workflow.Context) lacks {
 
 // move copies entries to the members that lack them. It reports whether anything changed.
 func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
-	var missing []fleet.StateRef
+	var missing []api.StateRef
 	for _, hub := range s.hubs {
 		if result := l[hub]; result != nil {
 			missing = append(missing, result.Missing...)
@@ -235,7 +236,7 @@ func full(ctx workflow.Context) bool {
 }
 
 // fetch reads a part of the entries from members that have them.
-func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.StateEntry, bool) {
+func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]api.StateEntry, bool) {
 	holder := s.member(part.Holder)
 	if holder == nil || holder.Hub == "" {
 		return nil, false
@@ -250,11 +251,11 @@ func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.S
 }
 
 // apply hands entries to agents that lack some of them.
-func (s *stateSync) apply(ctx workflow.Context, l lacks, entries []fleet.StateEntry, refs []fleet.StateRef) bool {
+func (s *stateSync) apply(ctx workflow.Context, l lacks, entries []api.StateEntry, refs []api.StateRef) bool {
 	var hubs []string
 	for _, hub := range s.hubs {
 		if r := l[hub]; r != nil && slices.ContainsFunc(refs,
-			func(ref fleet.StateRef) bool { return slices.Contains(r.Missing, ref) }) {
+			func(ref api.StateRef) bool { return slices.Contains(r.Missing, ref) }) {
 			hubs = append(hubs, hub)
 		}
 	}
@@ -358,12 +359,12 @@ func StartSync(ctx workflow.Context, in contract.SyncInput) workflow.ChildWorkfl
 }
 
 // syncAfter starts a state sync after a promotion, and keeps its outcome in the failover's record.
-func syncAfter(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) {
+func syncAfter(ctx workflow.Context, in contract.FailoverInput, record *api.FailoverRecord) {
 	if !in.StateKept || record.Promoted == "" {
 		return
 	}
 	child := StartSync(ctx, contract.SyncInput{Cluster: in.Cluster, Reason: record.Promoted + " was promoted"})
-	var report fleet.SyncReport
+	var report api.SyncReport
 	if err := child.Get(ctx, &report); err != nil {
 		workflow.GetLogger(ctx).Info("No state sync of this failover's own; one is under way", "error", err)
 		return

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -24,7 +25,7 @@ import (
 type syncRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	members  []contract.SyncMember
-	tables   map[string]*fleet.StateTable
+	tables   map[string]*api.StateTable
 	silent   map[string]bool
 	fails    bool   // the hub
 	between  func() // called when entries were handed out
@@ -35,20 +36,20 @@ type syncRun struct {
 
 func newSync(t *testing.T, agents ...string) *syncRun {
 	t.Helper()
-	r := &syncRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(), tables: map[string]*fleet.StateTable{},
+	r := &syncRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(), tables: map[string]*api.StateTable{},
 		silent: map[string]bool{}}
 	worker.RegisterWorkflows(r)
 	for i, a := range agents {
-		role := fleet.RoleStandby
+		role := api.RoleStandby
 		if i == 0 {
-			role = fleet.RoleLeader
+			role = api.RoleLeader
 		}
 		r.members = append(r.members, contract.SyncMember{AgentID: a, Role: role, Hub: "h1"})
-		r.tables[a] = &fleet.StateTable{}
+		r.tables[a] = &api.StateTable{}
 	}
 	register := func(name string, f any) { r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	register(contract.SyncMembersActivity.Name, func(context.Context, string) (contract.SyncMembersResult, error) {
-		return contract.SyncMembersResult{Mode: fleet.ActivePassive, Leader: agents[0], Members: r.members}, nil
+		return contract.SyncMembersResult{Mode: api.ActivePassive, Leader: agents[0], Members: r.members}, nil
 	})
 	register(contract.ReadStatesActivity.Name, r.readStates)
 	register(contract.CompareStatesActivity.Name, func(_ context.Context,
@@ -120,20 +121,20 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 
 func (r *syncRun) write(t *testing.T, agent, key, value string) {
 	t.Helper()
-	_, err := r.tables[agent].Write(fleet.StateRef{Section: fleet.StateConfiguration, Key: key}, []byte(value), 1)
+	_, err := r.tables[agent].Write(api.StateRef{Section: api.StateConfiguration, Key: key}, []byte(value), 1)
 	require.NoError(t, err)
 }
 
-func (r *syncRun) report(t *testing.T) fleet.SyncReport {
+func (r *syncRun) report(t *testing.T) api.SyncReport {
 	t.Helper()
 	r.ExecuteWorkflow(contract.StateSyncWorkflow, contract.SyncInput{Cluster: "default", Reason: "test"})
 	require.NoError(t, r.GetWorkflowError())
-	var report fleet.SyncReport
+	var report api.SyncReport
 	require.NoError(t, r.GetWorkflowResult(&report))
 	require.NotNil(t, report.CompletedAt)
 	value, err := r.QueryWorkflow(contract.SyncQuery.Name)
 	require.NoError(t, err)
-	var asked fleet.SyncReport
+	var asked api.SyncReport
 	require.NoError(t, value.Get(&asked))
 	require.Equal(t, report, asked)
 	return report
@@ -145,13 +146,13 @@ func TestStateSync(t *testing.T) {
 	for i := range 5 {
 		r.write(t, "lead", fmt.Sprint(i), `"value"`)
 	}
-	_, err := r.tables["b"].Write(fleet.StateRef{Section: fleet.StateTargets, Key: "left"}, []byte(`["x"]`), 1)
+	_, err := r.tables["b"].Write(api.StateRef{Section: api.StateTargets, Key: "left"}, []byte(`["x"]`), 1)
 	require.NoError(t, err)
-	_, err = r.tables["lead"].Write(fleet.StateRef{Section: fleet.StateTasks, Key: "lead"}, []byte(`[{"task_id":"t"}]`),
+	_, err = r.tables["lead"].Write(api.StateRef{Section: api.StateTasks, Key: "lead"}, []byte(`[{"task_id":"t"}]`),
 		1)
 	require.NoError(t, err)
 	report := r.report(t)
-	require.Equal(t, fleet.SyncConsistent, report.Status, report.Why)
+	require.Equal(t, api.SyncConsistent, report.Status, report.Why)
 	require.Equal(t, 12, report.EntriesSent, "six entries to two standbys")
 	require.Equal(t, 2, report.Rounds)
 	require.Equal(t, 6, report.State.Entries)
@@ -172,7 +173,7 @@ func TestAStateSyncEndsBeforeItsHistoryIsFull(t *testing.T) {
 	}
 	r.between = func() { r.SetCurrentHistorySize(17 << 20) }
 	report := r.report(t)
-	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Equal(t, api.SyncInconsistent, report.Status)
 	require.Contains(t, report.Why, "the next one goes on")
 	require.Positive(t, report.EntriesSent)
 	require.Less(t, report.EntriesSent, 40)
@@ -184,9 +185,9 @@ func TestAStateSyncOfManyLinesFitsIntoMessages(t *testing.T) {
 	t.Parallel()
 	r := newSync(t, "lead", "b", "c")
 	line := func(holder string, n int) fleet.HeldLine {
-		return fleet.HeldLine{Holder: holder, StateLine: fleet.StateLine{Digest: "00112233", Size: 3,
-			StateRef:     fleet.StateRef{Section: fleet.StateConfiguration, Key: fmt.Sprintf("%s%0250d", holder, n)},
-			StateVersion: fleet.StateVersion{Number: 1}}}
+		return fleet.HeldLine{Holder: holder, StateLine: api.StateLine{Digest: "00112233", Size: 3,
+			StateRef:     api.StateRef{Section: api.StateConfiguration, Key: fmt.Sprintf("%s%0250d", holder, n)},
+			StateVersion: api.StateVersion{Number: 1}}}
 	}
 	for i := range r.members {
 		r.members[i].Hub = fmt.Sprint("h", 3-i) // the leader's is the last
@@ -197,7 +198,7 @@ func TestAStateSyncOfManyLinesFitsIntoMessages(t *testing.T) {
 			if activity.GetInfo(ctx).TaskQueue != contract.HubQueue(m.Hub) {
 				continue
 			}
-			result.Agents = []contract.AgentState{{AgentID: m.AgentID, State: &fleet.StateSummary{Digest: "00"}}}
+			result.Agents = []contract.AgentState{{AgentID: m.AgentID, State: &api.StateSummary{Digest: "00"}}}
 			for n := range 3000 {
 				result.Merged = append(result.Merged, line(m.AgentID, n))
 			}
@@ -217,10 +218,10 @@ func TestAStateSyncOfManyLinesFitsIntoMessages(t *testing.T) {
 		}
 		assert.Equal(t, 3000, leaders)
 		return contract.CompareStatesResult{Lagging: []contract.AgentLag{{AgentID: "b", Behind: 1}},
-			Extra: []fleet.StateRef{{Section: fleet.StateTargets, Key: "c"}}}, nil
+			Extra: []api.StateRef{{Section: api.StateTargets, Key: "c"}}}, nil
 	}, activity.RegisterOptions{Name: contract.CompareStatesActivity.Name})
 	report := r.report(t)
-	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Equal(t, api.SyncInconsistent, report.Status)
 	require.Contains(t, report.Why, "more entries together than a sync compares")
 	require.Zero(t, r.applied)
 	require.Equal(t, 2, turns, "one hub in each workflow task: Temporal takes 4 MiB of its answer")
@@ -233,7 +234,7 @@ func TestAStateSyncThatReadsTooMuchComparesNothing(t *testing.T) {
 	r.write(t, "lead", "a", "1")
 	r.reads = func() { r.SetCurrentHistorySize(17 << 20) }
 	report := r.report(t)
-	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Equal(t, api.SyncInconsistent, report.Status)
 	require.Contains(t, report.Why, "the next one goes on")
 	require.Zero(t, r.compared)
 }
@@ -244,7 +245,7 @@ func TestStateSyncOfEqualStatesSendsNothing(t *testing.T) {
 	r.members = append(r.members, contract.SyncMember{AgentID: "away"},
 		contract.SyncMember{AgentID: "plain", Hub: "h1"})
 	report := r.report(t)
-	require.Equal(t, fleet.SyncConsistent, report.Status)
+	require.Equal(t, api.SyncConsistent, report.Status)
 	require.Zero(t, r.applied)
 	require.Equal(t, 1, report.Rounds)
 	require.Equal(t, "it is not connected", report.Members[2].Why)
@@ -262,14 +263,14 @@ func TestStateSyncWhileTheLeaderWrites(t *testing.T) {
 		}
 	}
 	report := r.report(t)
-	require.Equal(t, fleet.SyncConsistent, report.Status, report.Why)
+	require.Equal(t, api.SyncConsistent, report.Status, report.Why)
 	require.Equal(t, 4, report.Rounds)
 
 	r = newSync(t, "lead", "b")
 	r.write(t, "lead", "a", "1")
 	r.between = func() { r.write(t, "lead", fmt.Sprint("more", r.applied), "1") }
 	report = r.report(t)
-	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Equal(t, api.SyncInconsistent, report.Status)
 	require.Equal(t, 1, report.Members[1].Behind)
 }
 
@@ -279,14 +280,14 @@ func TestStateSyncThatCannotBeDone(t *testing.T) {
 	r.write(t, "lead", "a", "1")
 	r.silent["b"] = true
 	report := r.report(t)
-	require.Equal(t, fleet.SyncInconsistent, report.Status)
-	i := slices.IndexFunc(report.Members, func(m fleet.MemberSync) bool { return m.AgentID == "b" })
+	require.Equal(t, api.SyncInconsistent, report.Status)
+	i := slices.IndexFunc(report.Members, func(m api.MemberSync) bool { return m.AgentID == "b" })
 	require.Equal(t, "it did not answer", report.Members[i].Why)
 	require.False(t, report.Members[i].Consistent)
 
 	r = newSync(t, "lead")
 	r.fails = true
 	report = r.report(t)
-	require.Equal(t, fleet.SyncFailed, report.Status)
+	require.Equal(t, api.SyncFailed, report.Status)
 	require.Equal(t, "its hub did not answer", report.Members[0].Why)
 }

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -227,7 +227,7 @@ func (h *Hub) Assign(assignments ...protocol.Assignment) {
 		if a.Cluster == "" && len(h.registers) > 0 {
 			a.Cluster = h.registers[len(h.registers)-1].Cluster
 		}
-		a.RetrySafety = cmp.Or(a.RetrySafety, fleet.Idempotent)
+		a.RetrySafety = cmp.Or(a.RetrySafety, api.Idempotent)
 		h.outbox = append(h.outbox, a)
 	}
 	h.change()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -38,7 +38,7 @@ func (h *Hub) serveRegister(w http.ResponseWriter, r *http.Request) {
 	case len(reg.InstanceID) < 8 || reg.MaxTasks < 1:
 		h.violation(w, "register needs an instance_id of 8 characters or more and max_tasks")
 		return
-	case fleet.ValidateID("agent_id", reg.AgentID) != nil, fleet.ValidateID("cluster", reg.Cluster) != nil:
+	case api.ValidateID("agent_id", reg.AgentID) != nil, api.ValidateID("cluster", reg.Cluster) != nil:
 		h.violation(w, "register with an agent_id or cluster that is not a slug")
 		return
 	}
@@ -106,8 +106,8 @@ func (h *Hub) open(w http.ResponseWriter, reg protocol.Register) {
 		SessionToken:      h.session.token,
 		Epoch:             epoch,
 		HubID:             "fake",
-		HeartbeatInterval: fleet.Duration(h.options.HeartbeatInterval),
-		FailureThreshold:  fleet.Duration(3 * h.options.HeartbeatInterval), Lease: fleet.Duration(h.options.Lease),
+		HeartbeatInterval: api.Duration(h.options.HeartbeatInterval),
+		FailureThreshold:  api.Duration(3 * h.options.HeartbeatInterval), Lease: api.Duration(h.options.Lease),
 	})
 }
 
@@ -206,7 +206,7 @@ func (h *Hub) take(poll protocol.Poll) string {
 // say answers a poll with all assignments and commands. The mutex is held.
 func (h *Hub) say(w http.ResponseWriter, poll protocol.Poll) {
 	polled := protocol.Polled{Commands: h.commands, LeaseHeld: h.withhold}
-	if lease := fleet.Duration(h.options.Lease); poll.Lease != 0 && poll.Lease != lease {
+	if lease := api.Duration(h.options.Lease); poll.Lease != 0 && poll.Lease != lease {
 		polled.Lease = lease
 	}
 	h.commands = nil
@@ -239,8 +239,8 @@ func (h *Hub) serveResult(w http.ResponseWriter, r *http.Request) {
 		at = h.forgotten[key]
 	}
 	switch {
-	case !slices.Contains([]fleet.AttemptOutcome{fleet.AttemptCompleted, fleet.AttemptFailed, fleet.AttemptTimedOut,
-		fleet.AttemptCancelled}, result.Outcome):
+	case !slices.Contains([]api.AttemptOutcome{api.AttemptCompleted, api.AttemptFailed, api.AttemptTimedOut,
+		api.AttemptCancelled}, result.Outcome):
 		h.violation(w, "a result's outcome must be completed, failed, timed_out or cancelled")
 		return
 	case result.StartedAt.IsZero() || result.EndedAt.IsZero():
@@ -349,7 +349,7 @@ func problem(w http.ResponseWriter, status int, code, detail string) {
 
 // logs are the log lines that the agent sent, and whether more are wanted.
 type logs struct {
-	lines    map[attemptKey][]fleet.LogLine
+	lines    map[attemptKey][]api.LogLine
 	requests int
 	unwanted bool
 }
@@ -367,19 +367,19 @@ func (h *Hub) serveLog(w http.ResponseWriter, r *http.Request) {
 	size := 0
 	for i, line := range log.Lines {
 		size += len(line.Text)
-		if line.Number < 1 || line.At.IsZero() || len(line.Text) > fleet.MaxLogLineBytes || i > 0 &&
+		if line.Number < 1 || line.At.IsZero() || len(line.Text) > api.MaxLogLineBytes || i > 0 &&
 			line.Number <= log.Lines[i-1].Number {
 			h.violation(w, "a log line needs a number greater than the one before, a time, and at most 4 KiB of text")
 			return
 		}
 	}
-	if len(log.Lines) > fleet.MaxLogLines || size > fleet.MaxLogBytes {
+	if len(log.Lines) > api.MaxLogLines || size > api.MaxLogBytes {
 		h.violation(w, "a log has more than 500 lines or 64 KiB")
 		return
 	}
 	key := attemptKey{r.PathValue("task_id"), log.Attempt}
 	if h.logs.lines == nil {
-		h.logs.lines = map[attemptKey][]fleet.LogLine{}
+		h.logs.lines = map[attemptKey][]api.LogLine{}
 	}
 	h.logs.lines[key] = append(h.logs.lines[key], log.Lines...)
 	h.logs.requests++
@@ -388,7 +388,7 @@ func (h *Hub) serveLog(w http.ResponseWriter, r *http.Request) {
 }
 
 // Lines returns the log lines of an attempt as they came, with repetitions.
-func (h *Hub) Lines(taskID string, number int) []fleet.LogLine {
+func (h *Hub) Lines(taskID string, number int) []api.LogLine {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.logs.lines[attemptKey{taskID, number}])

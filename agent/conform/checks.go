@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -54,7 +54,7 @@ var checks = []check{{
 		t.begin("t1")
 		t.assign("t1", t.program.Long)
 		t.cancel("t1")
-		t.took("t1", fleet.AttemptCancelled)
+		t.took("t1", api.AttemptCancelled)
 		t.completes("t2")
 		if n := len(t.Results()); n != 2 {
 			t.Errorf("it reported %d results of two tasks", n)
@@ -110,7 +110,7 @@ var checks = []check{{
 	func(t *trial) {
 		t.begin("t1")
 		t.cancel("t1")
-		t.took("t1", fleet.AttemptCancelled)
+		t.took("t1", api.AttemptCancelled)
 		t.unlisted()
 	},
 }, {
@@ -125,17 +125,17 @@ var checks = []check{{
 }, {
 	"timeout", "#poll", "stop the work after its timeout and report it timed_out",
 	func(t *trial) {
-		t.begin("t1", func(a *protocol.Assignment) { a.Timeout = fleet.Duration(time.Second) })
-		t.took("t1", fleet.AttemptTimedOut)
+		t.begin("t1", func(a *protocol.Assignment) { a.Timeout = api.Duration(time.Second) })
+		t.took("t1", api.AttemptTimedOut)
 	},
 }, {
 	"lease", "#out-of-touch", "stop fenced work when the lease runs out, and do not report success after that",
 	func(t *trial) {
-		t.begin("t1", func(a *protocol.Assignment) { a.RetrySafety = fleet.Fenced })
+		t.begin("t1", func(a *protocol.Assignment) { a.RetrySafety = api.Fenced })
 		t.Stop()
 		<-time.After(lease + heartbeat)
 		t.Start()
-		t.took("t1", fleet.AttemptCancelled, fleet.AttemptFailed, fleet.AttemptTimedOut)
+		t.took("t1", api.AttemptCancelled, api.AttemptFailed, api.AttemptTimedOut)
 	},
 }, {
 	"fenced", "#errors", "at fenced, stop all work, report nothing and exit",
@@ -166,7 +166,7 @@ var checks = []check{{
 		t.leaving.Store(true)
 		_ = t.cmd.Process.Signal(syscall.SIGTERM)
 		t.Heal(agenttest.OpResult)
-		t.took("t1", fleet.AttemptCompleted, fleet.AttemptCancelled)
+		t.took("t1", api.AttemptCompleted, api.AttemptCancelled)
 		t.WaitGoodbye()
 		polls := t.Polls()
 		if last := polls[len(polls)-1]; !last.Stopping || len(last.Running) > 0 {

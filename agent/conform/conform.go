@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -240,18 +240,18 @@ func (t *trial) hold(id string) {
 // release takes the result of held work.
 func (t *trial) release(id string) {
 	t.Heal(agenttest.OpResult)
-	t.took(id, fleet.AttemptCompleted)
+	t.took(id, api.AttemptCompleted)
 }
 
 // completes gives the agent quick work, and waits for its result.
 func (t *trial) completes(id string) {
 	t.registered()
 	t.assign(id, t.program.Quick)
-	t.took(id, fleet.AttemptCompleted)
+	t.took(id, api.AttemptCompleted)
 }
 
 // took waits for the result of a task, whose outcome must be one of these.
-func (t *trial) took(id string, outcomes ...fleet.AttemptOutcome) {
+func (t *trial) took(id string, outcomes ...api.AttemptOutcome) {
 	var came []agenttest.Reported
 	t.Until("the result of "+id, func() bool {
 		given := t.listsNothing() && t.listed[id] // before the results are read

@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // agents are agents as the command line speaks of them.
@@ -169,7 +168,7 @@ func pidText(pid int) string {
 // statusText is an agent's status, and how it stands with its hub where the status does not say it.
 func statusText(g *api.Agent) string {
 	switch g.Connection {
-	case "", fleet.Connected, fleet.Connection(g.Status):
+	case "", api.Connected, api.Connection(g.Status):
 		return string(g.Status)
 	}
 	return fmt.Sprintf("%s (%s)", g.Status, g.Connection)
@@ -204,7 +203,7 @@ func usedText(g *api.Agent, percent *float64) string {
 }
 
 // offersText is what tasks may ask for.
-func offersText(r *fleet.Inventory) string {
+func offersText(r *api.Inventory) string {
 	if r == nil {
 		return ""
 	}
@@ -261,13 +260,13 @@ func printHealth(a *app.App, h *api.AgentHealth) error {
 	if err != nil || len(h.Factors) == 0 {
 		return err
 	}
-	err = app.PrintBelow(a, h.Factors, []string{"FACTOR", "SCORE", "WEIGHT", "WHY"}, func(f *fleet.HealthFactor) []any {
+	err = app.PrintBelow(a, h.Factors, []string{"FACTOR", "SCORE", "WEIGHT", "WHY"}, func(f *api.HealthFactor) []any {
 		return []any{f.Name, score(&f.Score), f.Weight, f.Why}
 	})
 	if err != nil {
 		return err
 	}
-	return app.PrintBelow(a, h.Checks, []string{"CHECK", "STATUS", "WHY"}, func(c *fleet.HealthCheck) []any {
+	return app.PrintBelow(a, h.Checks, []string{"CHECK", "STATUS", "WHY"}, func(c *api.HealthCheck) []any {
 		return []any{c.Name, c.Status, c.Why}
 	})
 }

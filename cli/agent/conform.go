@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent/conform"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // ConformCommand is `agent conform`.
@@ -49,7 +49,7 @@ until it is stopped are left out where the agent does not handle the type of --l
 			})
 			err := c.Context().Err()
 			if failed > 0 {
-				err = errors.Join(err, fmt.Errorf("%d of %s failed", failed, fleet.Count(len(results), "check")))
+				err = errors.Join(err, fmt.Errorf("%d of %s failed", failed, api.Count(len(results), "check")))
 			}
 			return errors.Join(a.Print(results, func() error { return nil }), err)
 		},

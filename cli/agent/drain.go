@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // DrainCommand is the group of drains.
@@ -32,14 +31,14 @@ func DrainCommand(a *app.App) *cobra.Command {
 		}, client.Drains.Cancel, printDrain))
 }
 
-func printDrains(a *app.App, records []fleet.DrainRecord) error {
+func printDrains(a *app.App, records []api.DrainRecord) error {
 	header := []string{"DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON"}
-	return app.PrintTable(a, records, "There are no such drains.", header, func(r *fleet.DrainRecord) []any {
+	return app.PrintTable(a, records, "There are no such drains.", header, func(r *api.DrainRecord) []any {
 		done := 0
 		names := make([]string, 0, len(r.Agents))
 		for j := range r.Agents {
 			names = append(names, r.Agents[j].AgentID)
-			if r.Agents[j].Status == fleet.DrainCompleted {
+			if r.Agents[j].Status == api.DrainCompleted {
 				done++
 			}
 		}
@@ -52,7 +51,7 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 }
 
 // printDrain shows a drain, agent by agent, with the work that each had.
-func printDrain(a *app.App, r *fleet.DrainRecord) error {
+func printDrain(a *app.App, r *api.DrainRecord) error {
 	err := a.Facts([][2]any{
 		{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
 		{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", r.RequestedAt},
@@ -61,29 +60,29 @@ func printDrain(a *app.App, r *fleet.DrainRecord) error {
 	if err != nil {
 		return err
 	}
-	err = app.PrintBelow(a, r.Agents, []string{"AGENT", "STATUS", "WORK", ""}, func(g *fleet.AgentDrain) []any {
+	err = app.PrintBelow(a, r.Agents, []string{"AGENT", "STATUS", "WORK", ""}, func(g *api.AgentDrain) []any {
 		return []any{g.AgentID, g.Status, drainCounts(g), g.Error}
 	})
 	if err != nil {
 		return err
 	}
-	if err := printDrainWork(a, r); err != nil || r.Status != fleet.DrainRunning {
+	if err := printDrainWork(a, r); err != nil || r.Status != api.DrainRunning {
 		return err
 	}
 	return a.Sayf("\nSee how far it is with: mainstay drain get %s\n", r.ID)
 }
 
 // drainStatus is the status as people read it: a dry run is no plan that is carried out later.
-func drainStatus(s fleet.DrainStatus) string {
-	if s == fleet.DrainPlanned {
+func drainStatus(s api.DrainStatus) string {
+	if s == api.DrainPlanned {
 		return "dry run"
 	}
 	return string(s)
 }
 
-func drainCounts(g *fleet.AgentDrain) string {
+func drainCounts(g *api.AgentDrain) string {
 	switch g.Status {
-	case fleet.DrainCompleted:
+	case api.DrainCompleted:
 		text := fmt.Sprintf("%d finished, %d moved", g.Finished, g.Moved)
 		if g.Replaced > 0 {
 			text += fmt.Sprintf(", %d replaced elsewhere", g.Replaced)
@@ -95,13 +94,13 @@ func drainCounts(g *fleet.AgentDrain) string {
 			text += fmt.Sprintf(", %d left alone", g.Ignored)
 		}
 		return text
-	case fleet.DrainWaiting:
+	case api.DrainWaiting:
 		return ""
 	}
 	return fmt.Sprintf("%d when it began", len(g.Work)+g.MoreWork)
 }
 
-func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
+func printDrainWork(a *app.App, r *api.DrainRecord) error {
 	t := app.NewTable(a.Stdout, "TASK", "AGENT", "TYPE", "STARTED", "AT THE DEADLINE")
 	rows := 0
 	for i := range r.Agents {
@@ -115,9 +114,9 @@ func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
 				fate = "was taken off at the deadline: " + fate
 			case w.Lost:
 				fate = "was lost with the agent"
-			case g.Status == fleet.DrainCompleted && w.Kind != "":
+			case g.Status == api.DrainCompleted && w.Kind != "":
 				fate = "was replaced elsewhere before"
-			case g.Status == fleet.DrainCompleted:
+			case g.Status == api.DrainCompleted:
 				fate = "finished before"
 			}
 			t.Row(w.TaskID, g.AgentID, w.Type, a.Ago(w.StartedAt), fate)
@@ -187,7 +186,7 @@ after the other.`,
 }
 
 // startDrain asks for a drain of one agent, or of several of the first one's cluster.
-func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
+func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest) (*api.DrainRecord, error) {
 	if len(r.Agents) == 1 {
 		return c.Agents.Drain(ctx, r.Agents[0], r.DrainRequest)
 	}
@@ -199,11 +198,11 @@ func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest
 }
 
 // undrained is the error for a drain that failed, or that was waited for in vain.
-func undrained(r *fleet.DrainRecord, waited time.Duration) error {
+func undrained(r *api.DrainRecord, waited time.Duration) error {
 	switch r.Status {
-	case fleet.DrainCompleted, fleet.DrainPlanned:
+	case api.DrainCompleted, api.DrainPlanned:
 		return nil
-	case fleet.DrainRunning:
+	case api.DrainRunning:
 		if waited == 0 {
 			return nil
 		}
@@ -213,8 +212,8 @@ func undrained(r *fleet.DrainRecord, waited time.Duration) error {
 }
 
 // statusWords is an agent's status within a sentence.
-func statusWords(s fleet.AgentStatus) string {
-	if s == fleet.AgentMaintenance {
+func statusWords(s api.AgentStatus) string {
+	if s == api.AgentMaintenance {
 		return "in maintenance"
 	}
 	return string(s)

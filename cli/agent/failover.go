@@ -40,16 +40,16 @@ func failoverFlags(c *cobra.Command, q *client.FailoverQuery) {
 		"only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
 }
 
-func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
+func printFailovers(a *app.App, records []api.FailoverRecord) error {
 	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "MOVED", "NOTICED", "RUNNING AGAIN", "CLOSED"}
-	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *fleet.FailoverRecord) []any {
+	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *api.FailoverRecord) []any {
 		return []any{r.ID, r.Status, r.Trigger, r.TargetAgentID, fleet.MovedBy(r), r.NoticedAt, after(r, r.ResumedAt),
 			after(r, r.CompletedAt)}
 	})
 }
 
 // evidenceText is what the agent was given up on, and how long after its last sign of life.
-func evidenceText(r *fleet.FailoverRecord) string {
+func evidenceText(r *api.FailoverRecord) string {
 	text := strings.ReplaceAll(string(r.Evidence), "_", " ")
 	if r.NoticedAfter > 0 {
 		text += ", after " + r.NoticedAfter.String()
@@ -58,7 +58,7 @@ func evidenceText(r *fleet.FailoverRecord) string {
 }
 
 // printFailover shows a failover and its timeline.
-func printFailover(a *app.App, r *fleet.FailoverRecord) error {
+func printFailover(a *app.App, r *api.FailoverRecord) error {
 	err := a.Facts([][2]any{
 		{"Failover", r.ID},
 		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
@@ -86,7 +86,7 @@ type failoverStep struct {
 }
 
 // timeline tells a failover in the order in which it happened. Steps without a time come before the end.
-func timeline(r *fleet.FailoverRecord) []failoverStep {
+func timeline(r *api.FailoverRecord) []failoverStep {
 	steps := []failoverStep{{&r.NoticedAt, "noticed: " + triggerText(r.Trigger)}, {&r.StartedAt, "started"}}
 	var untimed []failoverStep
 	for i := range r.Transfers {
@@ -116,7 +116,7 @@ func timeline(r *fleet.FailoverRecord) []failoverStep {
 	return steps
 }
 
-func transferText(t *fleet.Transfer) string {
+func transferText(t *api.Transfer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "task %s: %s → ", t.TaskID, t.From)
 	if t.To == "" {
@@ -134,13 +134,13 @@ func transferText(t *fleet.Transfer) string {
 	return b.String()
 }
 
-func triggerText(trigger fleet.FailoverTrigger) string {
+func triggerText(trigger api.FailoverTrigger) string {
 	switch trigger {
-	case fleet.TriggerLost:
+	case api.TriggerLost:
 		return "the agent was lost"
-	case fleet.TriggerHubLost:
+	case api.TriggerHubLost:
 		return "its hub was lost, and it did not come back at another"
-	case fleet.TriggerManual:
+	case api.TriggerManual:
 		return "a person asked for it"
 	case "":
 		return "not known"
@@ -149,7 +149,7 @@ func triggerText(trigger fleet.FailoverTrigger) string {
 }
 
 // after tells how long after the loss was noticed something was so.
-func after(r *fleet.FailoverRecord, at *time.Time) string {
+func after(r *api.FailoverRecord, at *time.Time) string {
 	if at == nil {
 		return ""
 	}
@@ -197,8 +197,8 @@ func failOverCommand(a *app.App) *cobra.Command {
 // waitForFailover returns a failover as soon as it has ended, or as it stands when the time is over.
 func waitForFailover(
 	ctx context.Context, c *client.Client, id string, wait time.Duration,
-) (*fleet.FailoverRecord, error) {
-	var record *fleet.FailoverRecord
+) (*api.FailoverRecord, error) {
+	var record *api.FailoverRecord
 	begun := false
 	err := app.Await(ctx, wait, func() (_ bool, err error) {
 		record, err = c.Failovers.Get(ctx, id)
@@ -216,11 +216,11 @@ func waitForFailover(
 }
 
 // unfinished is the error for a failover that was waited for and did not succeed.
-func unfinished(r *fleet.FailoverRecord, waited time.Duration) error {
+func unfinished(r *api.FailoverRecord, waited time.Duration) error {
 	switch r.Status {
-	case fleet.FailoverSucceeded:
+	case api.FailoverSucceeded:
 		return nil
-	case fleet.FailoverRunning:
+	case api.FailoverRunning:
 		return app.IncompleteError("failover %s still runs after %s; it goes on by itself", r.ID, waited)
 	}
 	return app.IncompleteError("failover %s ended as %s", r.ID, r.Status)

@@ -18,9 +18,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agentconfig"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/protocol"
@@ -67,7 +67,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			if o.ID == "" {
 				o.ID = generatedAgentID()
 			}
-			if err := cmp.Or(fleet.ValidateID("--cluster", o.Cluster), fleet.ValidateID("--id", o.ID)); err != nil {
+			if err := cmp.Or(api.ValidateID("--cluster", o.Cluster), api.ValidateID("--id", o.ID)); err != nil {
 				return app.WithExit(app.ExitUsage, err)
 			}
 			own.Fill(func(name string) string {
@@ -123,7 +123,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				return app.WithExit(app.ExitUsage, err)
 			}
 			for _, name := range providers {
-				if err := runner.SetProvider(name, fleet.ProviderAccess{Available: true}); err != nil {
+				if err := runner.SetProvider(name, api.ProviderAccess{Available: true}); err != nil {
 					return app.WithExit(app.ExitUsage, err)
 				}
 			}
@@ -184,7 +184,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	app.PairsFlag(flags, &o.Metadata, "metadata", "",
 		"facts about it that others can find it by, as name=value (repeatable)")
 	flags.StringVar(&joinTokenFile, "join-token-file", "",
-		"file with the join token, where the control plane asks for one (default $"+fleet.EnvJoinTokenFile+
+		"file with the join token, where the control plane asks for one (default $"+api.EnvJoinTokenFile+
 			", else the token itself in $"+app.JoinTokenEnv+")")
 	own.Flags(flags)
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
@@ -254,13 +254,13 @@ func Exit(err error) error {
 func generatedAgentID() string {
 	var suffix [3]byte
 	_, _ = rand.Read(suffix[:]) // never fails
-	return app.Slug(app.HostName(), fleet.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
+	return app.Slug(app.HostName(), api.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
 }
 
 // joinToken reads the token with which an agent registers: the flag's file, the environment's, else the token itself.
 func joinToken(file string, getenv func(string) string) (string, error) {
 	if file == "" {
-		file = getenv(fleet.EnvJoinTokenFile)
+		file = getenv(api.EnvJoinTokenFile)
 	}
 	if file == "" {
 		return strings.TrimSpace(getenv(app.JoinTokenEnv)), nil

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/connlimit"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/textfile"
 )
 
@@ -89,11 +89,11 @@ func parseHealth(line string) (health float64, note string, err error) {
 		return 0, "", err
 	}
 	word, note, _ := strings.Cut(strings.TrimSpace(line), " ")
-	switch level := fleet.HealthLevel(word); level {
+	switch level := api.HealthLevel(word); level {
 	case "":
 		return 1, "", nil
-	case fleet.HealthHealthy, fleet.HealthDegraded, fleet.HealthWarning, fleet.HealthCritical, fleet.HealthFailed:
-		return fleet.ScoreOf(level), strings.TrimSpace(note), nil
+	case api.HealthHealthy, api.HealthDegraded, api.HealthWarning, api.HealthCritical, api.HealthFailed:
+		return api.ScoreOf(level), strings.TrimSpace(note), nil
 	}
 	health, err = strconv.ParseFloat(word, 64)
 	if err != nil || !(health >= 0 && health <= 1) { // also refuses NaN

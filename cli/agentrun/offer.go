@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // offer is what the command line says of what tasks may ask for.
@@ -30,8 +30,8 @@ func (o *offer) flags(flags *pflag.FlagSet) {
 }
 
 // resources are what the file and the flags say; what they leave out is what the machine has.
-func (o *offer) resources(ctx context.Context, log *slog.Logger) (*fleet.Inventory, error) {
-	r := &fleet.Inventory{}
+func (o *offer) resources(ctx context.Context, log *slog.Logger) (*api.Inventory, error) {
+	r := &api.Inventory{}
 	if o.file != "" {
 		text, err := os.ReadFile(o.file)
 		if err != nil {
@@ -57,7 +57,7 @@ func (o *offer) resources(ctx context.Context, log *slog.Logger) (*fleet.Invento
 			return nil, fmt.Errorf("--volume must be like NAME=PATH")
 		}
 		path, readOnly := strings.CutSuffix(path, ":ro")
-		r.Volumes = append(r.Volumes, fleet.Volume{Name: name, Path: path, ReadOnly: readOnly})
+		r.Volumes = append(r.Volumes, api.Volume{Name: name, Path: path, ReadOnly: readOnly})
 	}
 	return r, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 func TestOffer(t *testing.T) {
@@ -25,9 +25,9 @@ volumes: [{name: models, path: /srv/models}]
 	require.NoError(t, err)
 	require.NotEmpty(t, r.CPU, "what the file leaves out is the machine's")
 	require.Equal(t, "4Gi", r.Memory)
-	require.Equal(t, []fleet.Device{{Kind: "gpu", Vendor: "nvidia", Memory: "24Gi"}, {Kind: "gpu", Index: 1}}, r.Devices)
+	require.Equal(t, []api.Device{{Kind: "gpu", Vendor: "nvidia", Memory: "24Gi"}, {Kind: "gpu", Index: 1}}, r.Devices)
 	require.Equal(t, "30000-30010", r.Ports)
-	require.Equal(t, []fleet.Volume{{Name: "models", Path: "/srv/models"}, {Name: "base", Path: "/srv/base",
+	require.Equal(t, []api.Volume{{Name: "models", Path: "/srv/models"}, {Name: "base", Path: "/srv/base",
 		ReadOnly: true}}, r.Volumes)
 	require.NoError(t, r.Validate())
 

@@ -14,10 +14,10 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/agentrun"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/clitest"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -66,7 +66,7 @@ func TestAStopDeliveredTwiceIsOne(t *testing.T) {
 			require.NoError(t, syscall.Kill(-process.Process.Pid, syscall.SIGINT))
 			hub.WaitPoll("the stop", func(p protocol.Poll) bool { return p.Stopping })
 			proceed()
-			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+			require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
 			require.NoError(t, process.Wait(), "it ends by itself")
 		})
 	}
@@ -84,7 +84,7 @@ func TestAnAgentOutlivesTheReaderOfItsLog(t *testing.T) {
 			hub, process, proceed := program(t, write, args...)
 			require.NoError(t, write.Close())
 			proceed()
-			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+			require.Equal(t, api.AttemptCompleted, hub.WaitResult("t1").Outcome)
 			require.NoError(t, process.Process.Signal(syscall.SIGTERM))
 			require.NoError(t, process.Wait())
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/mainstay/textfile"
 )
@@ -52,9 +52,9 @@ func (p *parsed) Set(text string) error {
 }
 
 // PriorityFlag adds --priority.
-func PriorityFlag(flags *pflag.FlagSet, priority *fleet.Priority, usage string) {
+func PriorityFlag(flags *pflag.FlagSet, priority *api.Priority, usage string) {
 	flags.Var(&parsed{kind: "string", read: func(text string) (err error) {
-		if *priority, err = fleet.ParsePriority(text); err != nil {
+		if *priority, err = api.ParsePriority(text); err != nil {
 			return UsageError("--%w", err)
 		}
 		return nil
@@ -62,10 +62,10 @@ func PriorityFlag(flags *pflag.FlagSet, priority *fleet.Priority, usage string) 
 }
 
 // PriorityArgs are the arguments of a command that changes the priority of something.
-func PriorityArgs(of string, priority *fleet.Priority) cobra.PositionalArgs {
+func PriorityArgs(of string, priority *api.Priority) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) (err error) {
 		if err = Exactly(of, "a priority")(c, args); err == nil {
-			*priority, err = fleet.ParsePriority(args[1])
+			*priority, err = api.ParsePriority(args[1])
 		}
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *App) PastFlag(flags *pflag.FlagSet, name, usage string, set func(time.T
 			set(at.UTC())
 			return nil
 		}
-		ago, err := fleet.ParseDuration(strings.TrimPrefix(text, "-"))
+		ago, err := api.ParseDuration(strings.TrimPrefix(text, "-"))
 		if err != nil || ago < 0 || strings.HasPrefix(text, "+") {
 			return UsageError("--%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h", name)
 		}
@@ -91,7 +91,7 @@ func (a *App) PastFlag(flags *pflag.FlagSet, name, usage string, set func(time.T
 func (a *App) TimeFlag(flags *pflag.FlagSet, name, usage string, set func(time.Time)) {
 	flags.Var(&parsed{kind: "string", read: func(text string) error {
 		if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
-			span, err := fleet.ParseDuration(text[1:])
+			span, err := api.ParseDuration(text[1:])
 			if err != nil || span < 0 {
 				return UsageError("--%s: write the time from now like +10m, +2h30m or -2h", name)
 			}
@@ -151,7 +151,7 @@ func PairsFlag(flags *pflag.FlagSet, pairs *map[string]string, name, short, usag
 }
 
 // maxPayloadFile bounds what is read of a payload: one that is too large, with a byte order mark.
-const maxPayloadFile = fleet.MaxPayloadBytes + int64(len(textfile.Mark)) + 1
+const maxPayloadFile = api.MaxPayloadBytes + int64(len(textfile.Mark)) + 1
 
 // ReadJSON reads the value of a flag: JSON, @FILE, or - for standard input. Empty is nil.
 func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
@@ -170,8 +170,8 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 	if err != nil {
 		return nil, UsageError("%s: %w", flag, err)
 	}
-	if len(data) > fleet.MaxPayloadBytes {
-		return nil, UsageError("%s is larger than %s", flag, ByteCount(fleet.MaxPayloadBytes))
+	if len(data) > api.MaxPayloadBytes {
+		return nil, UsageError("%s is larger than %s", flag, ByteCount(api.MaxPayloadBytes))
 	}
 	var any json.RawMessage
 	if err := json.Unmarshal(data, &any); err != nil {
@@ -180,7 +180,7 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 		}
 		return nil, UsageError("%s is not JSON: %w", flag, err)
 	}
-	if err := fleet.CheckJSONKeys(any); err != nil {
+	if err := api.CheckJSONKeys(any); err != nil {
 		return nil, UsageError("%s: %w", flag, err)
 	}
 	return any, nil
@@ -232,7 +232,7 @@ func strayWait(c *cobra.Command, args []string) error {
 		args = args[:dash]
 	}
 	for _, arg := range args {
-		if _, err := fleet.ParseDuration(arg); err == nil {
+		if _, err := api.ParseDuration(arg); err == nil {
 			return fmt.Errorf("write --wait=%s, with an equals sign", arg)
 		}
 	}
@@ -308,6 +308,6 @@ func Exactly(names ...string) cobra.PositionalArgs {
 		if len(names) == 0 {
 			return fmt.Errorf("takes no arguments, got %d", len(args))
 		}
-		return fmt.Errorf("needs %s, got %s", strings.Join(names, " and "), fleet.Count(len(args), "argument"))
+		return fmt.Errorf("needs %s, got %s", strings.Join(names, " and "), api.Count(len(args), "argument"))
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // number is a flag's value that is held to bounds. Its zero stands for a flag that was left out, so that a zero that
 // somebody writes must be a value of its own.
 type number struct {
 	pflag.Value
-	bounds fleet.Bounds
+	bounds api.Bounds
 }
 
 // boundsError says what a flag's value must be.
@@ -28,12 +28,12 @@ func (n *number) Set(text string) error {
 	if !duration {
 		value = json.Number(text)
 	}
-	if err := n.bounds.Check(value); errors.Is(err, fleet.ErrDuration) {
+	if err := n.bounds.Check(value); errors.Is(err, api.ErrDuration) {
 		return err
 	} else if err != nil {
 		return boundsError{err}
 	}
-	if d, err := fleet.ParseDuration(text); duration && err == nil {
+	if d, err := api.ParseDuration(text); duration && err == nil {
 		text = d.String() // pflag does not know days
 	}
 	return n.Value.Set(text)
@@ -41,23 +41,23 @@ func (n *number) Set(text string) error {
 
 // usual are the bounds of flags that have none of their own, by their type, and of those that may be zero.
 type usual struct {
-	Int       int            `json:"int,omitempty" minimum:"1"`
-	Float     float64        `json:"float64,omitempty" exclusiveMinimum:"0"`
-	Duration  fleet.Duration `json:"duration,omitempty"`
-	Int0      int            `json:"int0,omitempty" minimum:"0"`
-	Float0    float64        `json:"float640,omitempty" minimum:"0"`
-	Duration0 fleet.Duration `json:"duration0,omitempty" least:"0s"`
+	Int       int          `json:"int,omitempty" minimum:"1"`
+	Float     float64      `json:"float64,omitempty" exclusiveMinimum:"0"`
+	Duration  api.Duration `json:"duration,omitempty"`
+	Int0      int          `json:"int0,omitempty" minimum:"0"`
+	Float0    float64      `json:"float640,omitempty" minimum:"0"`
+	Duration0 api.Duration `json:"duration0,omitempty" least:"0s"`
 }
 
 // Bounded holds flags to the bounds of fields of T, which are written like retry.max_attempts.
 func Bounded[T any](flags *pflag.FlagSet, fieldOf map[string]string) {
 	for name, path := range fieldOf {
 		flag := flags.Lookup(name)
-		f, found := fleet.FieldAt(reflect.TypeFor[T](), path)
+		f, found := api.FieldAt(reflect.TypeFor[T](), path)
 		if flag == nil || !found {
 			panic("no flag or no field: " + name + ", " + path) //nolint:forbidigo // a mistake that every start finds
 		}
-		if b, bounded := fleet.BoundsOf(f); bounded {
+		if b, bounded := api.BoundsOf(f); bounded {
 			flag.Value = &number{flag.Value, b}
 		}
 	}
@@ -81,9 +81,9 @@ func boundNumbers(c *cobra.Command) {
 		if _, zero := flag.Annotations[mayBeZero]; zero {
 			kind += "0"
 		}
-		f, known := fleet.FieldAt(reflect.TypeFor[usual](), kind)
+		f, known := api.FieldAt(reflect.TypeFor[usual](), kind)
 		if _, done := flag.Value.(*number); !done && known {
-			b, _ := fleet.BoundsOf(f)
+			b, _ := api.BoundsOf(f)
 			flag.Value = &number{flag.Value, b}
 		}
 		if known && flag.DefValue == "0s" {

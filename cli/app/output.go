@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.
@@ -123,7 +123,7 @@ func OneLine(s string) string {
 			return r
 		}
 		return ' '
-	}, fleet.WithoutEscapes(s)))
+	}, api.WithoutEscapes(s)))
 }
 
 // lineEnds are what ends a line; a carriage return alone, as of progress bars, is the last.
@@ -138,7 +138,7 @@ func Printable(s string) string {
 			return r
 		}
 		return '\uFFFD'
-	}, lineEnds.Replace(fleet.WithoutEscapes(s)))
+	}, lineEnds.Replace(api.WithoutEscapes(s)))
 }
 
 // escapeUnprintable writes what a terminal might obey, or would not show, as JSON escapes: it stays the same JSON.

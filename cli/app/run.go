@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -44,12 +43,12 @@ func PrintRun(a *App, run *api.Run) error {
 		return err
 	}
 	header := []string{"STEP", "STATUS", "AGENT", "TRIES", "TOOK", "OUTPUT OR WHY"}
-	err = PrintBelow(a, run.Steps, header, func(e *job.Entry) []any {
-		return []any{e.Step, statusOf(e), agentOf(e), triesOf(e), a.tookOf(&e.Work), a.noteOf(e)}
+	err = PrintBelow(a, run.Steps, header, func(e *api.StepEntry) []any {
+		return []any{e.Step, statusOf(e), agentOf(e), triesOf(e), a.tookOf(&e.StepWork), a.noteOf(e)}
 	})
 	if err == nil && len(run.Decisions) > 0 {
 		header := []string{"DECIDED", "BY", "STEP", "WHEN", "WHY"}
-		err = PrintBelow(a, run.Decisions, header, func(d *job.Decision) []any {
+		err = PrintBelow(a, run.Decisions, header, func(d *api.Decision) []any {
 			return []any{d.Action, d.By, d.Step, d.At, d.Reason}
 		})
 	}
@@ -76,7 +75,7 @@ func cut(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-func statusOf(e *job.Entry) string {
+func statusOf(e *api.StepEntry) string {
 	if c := e.Counts; c != nil {
 		text := fmt.Sprintf("%s, %d of %d done", e.Status, c.Done, c.Total)
 		if c.Failed > 0 {
@@ -85,23 +84,23 @@ func statusOf(e *job.Entry) string {
 		return text
 	}
 	if e.Turns > 0 {
-		return fmt.Sprintf("%s, after %s", e.Status, fleet.Count(e.Turns, "turn"))
+		return fmt.Sprintf("%s, after %s", e.Status, api.Count(e.Turns, "turn"))
 	}
-	if e.Status == job.StepFailed && e.StartedAt == nil && len(e.Attempts) == 0 {
+	if e.Status == api.StepFailed && e.StartedAt == nil && len(e.Attempts) == 0 {
 		return "never began"
 	}
 	return string(e.Status)
 }
 
 // agentOf is who ran a step last; of elements, how many agents ran them.
-func agentOf(e *job.Entry) string {
+func agentOf(e *api.StepEntry) string {
 	agents := map[string]bool{}
 	for i := range e.Elements {
 		agents[lastAgent(e.Elements[i].Attempts)] = true
 	}
 	delete(agents, "")
 	if len(agents) > 1 {
-		return fleet.Count(len(agents), "agent")
+		return api.Count(len(agents), "agent")
 	}
 	for agent := range agents {
 		return agent
@@ -109,14 +108,14 @@ func agentOf(e *job.Entry) string {
 	return lastAgent(e.Attempts)
 }
 
-func lastAgent(attempts []fleet.Attempt) string {
+func lastAgent(attempts []api.Attempt) string {
 	if n := len(attempts); n > 0 {
 		return attempts[n-1].AgentID
 	}
 	return ""
 }
 
-func triesOf(e *job.Entry) string {
+func triesOf(e *api.StepEntry) string {
 	n := begun(e.Attempts)
 	for i := range e.Elements {
 		n += begun(e.Elements[i].Attempts)
@@ -128,9 +127,9 @@ func triesOf(e *job.Entry) string {
 }
 
 // begun counts the attempts that an agent had.
-func begun(attempts []fleet.Attempt) (n int) {
+func begun(attempts []api.Attempt) (n int) {
 	for i := range attempts {
-		if a := &attempts[i]; a.AgentID != "" && a.Outcome != fleet.AttemptReturned {
+		if a := &attempts[i]; a.AgentID != "" && a.Outcome != api.AttemptReturned {
 			n++
 		}
 	}
@@ -138,7 +137,7 @@ func begun(attempts []fleet.Attempt) (n int) {
 }
 
 // tookOf is how long a step took, or has taken so far.
-func (a *App) tookOf(w *job.Work) string {
+func (a *App) tookOf(w *api.StepWork) string {
 	switch {
 	case w.StartedAt == nil:
 		return ""
@@ -149,7 +148,7 @@ func (a *App) tookOf(w *job.Work) string {
 }
 
 // noteOf is why a step stands as it does, or else its output.
-func (a *App) noteOf(e *job.Entry) string {
+func (a *App) noteOf(e *api.StepEntry) string {
 	note := e.Why
 	if e.NextAt != nil && !e.Status.Final() {
 		note = strings.TrimSpace(note + " (goes on " + a.Ago(e.NextAt) + ")")
@@ -162,7 +161,7 @@ func nextOf(run *api.Run) string {
 	var b strings.Builder
 	for i := range run.Steps {
 		e := &run.Steps[i]
-		if e.Status != job.StepBlocked {
+		if e.Status != api.StepBlocked {
 			continue
 		}
 		actions := "retry|skip|complete|fail"
@@ -175,18 +174,18 @@ func nextOf(run *api.Run) string {
 		fmt.Fprintf(&b, "Decide about %s:  mainstay run step %s %s %s\n", e.Step, actions, run.ID, e.Step)
 	}
 	switch {
-	case run.Status == job.RunPaused:
+	case run.Status == api.RunPaused:
 		fmt.Fprintf(&b, "Let it go on:  mainstay run resume %s\n", run.ID)
-	case run.Status == job.RunFailed:
+	case run.Status == api.RunFailed:
 		fmt.Fprintf(&b, "Run again what has not succeeded:  mainstay run retry %s\n", run.ID)
 	}
 	return b.String()
 }
 
 // blockedTask is the task of a step that waits for a person: that of its first element that does, or its own.
-func blockedTask(e *job.Entry) string {
+func blockedTask(e *api.StepEntry) string {
 	for i := range e.Elements {
-		if w := &e.Elements[i]; w.Status == job.StepBlocked {
+		if w := &e.Elements[i]; w.Status == api.StepBlocked {
 			return w.TaskID
 		}
 	}
@@ -201,7 +200,7 @@ func (c *Client) FollowRun(ctx context.Context, id string) error {
 		return GoesOn(err, "run "+id, "mainstay run watch "+id, "mainstay run cancel "+id)
 	}
 	err = c.Print(func() error { return errors.Join(c.app.Say(""), PrintRun(c.app, run)) })
-	if run.Status != job.RunCompleted && run.Status != job.RunPartial {
+	if run.Status != api.RunCompleted && run.Status != api.RunPartial {
 		err = errors.Join(err, IncompleteError("run %s is %s", run.ID, run.Status))
 	}
 	return err
@@ -215,23 +214,23 @@ func (c *Client) awaitRun(ctx context.Context, id string) (run *api.Run, err err
 		if run, err = c.Runs.Get(ctx, id, 0); err != nil {
 			return false, err
 		}
-		person := run.Status == job.RunPaused
+		person := run.Status == api.RunPaused
 		for i := range run.Steps {
 			e := &run.Steps[i]
-			person = person || e.Status == job.StepBlocked && run.Status == job.RunBlocked
+			person = person || e.Status == api.StepBlocked && run.Status == api.RunBlocked
 			line := statusOf(e)
-			if agent := agentOf(e); agent != "" && e.Status == job.StepRunning {
+			if agent := agentOf(e); agent != "" && e.Status == api.StepRunning {
 				line += " on " + agent
 			}
-			if e.Status != job.StepRunning && e.Why != "" {
+			if e.Status != api.StepRunning && e.Why != "" {
 				line += ": " + e.Why
 			}
-			if told[e.Step] != line && e.Status != job.StepPending && e.Status != job.StepReady {
+			if told[e.Step] != line && e.Status != api.StepPending && e.Status != api.StepReady {
 				_, _ = fmt.Fprintf(out, "%s  %s  %s\n", Clock(now()), e.Step, OneLine(line))
 			}
 			told[e.Step] = line
 		}
-		if run.Status == job.RunBlocked && !person && told[""] != run.Why {
+		if run.Status == api.RunBlocked && !person && told[""] != run.Why {
 			_, _ = fmt.Fprintf(out, "%s  %s\n", Clock(now()), OneLine(run.Why))
 			told[""] = run.Why
 		}

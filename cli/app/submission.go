@@ -15,7 +15,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/payload"
 )
 
@@ -70,10 +69,10 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 }
 
 // graceOf reads a duration, of which zero is a value.
-func graceOf(grace **fleet.Duration) func(text string) error {
+func graceOf(grace **api.Duration) func(text string) error {
 	return func(text string) error {
-		read, err := fleet.ParseDuration(text)
-		*grace = new(fleet.Duration(read))
+		read, err := api.ParseDuration(text)
+		*grace = new(api.Duration(read))
 		return err
 	}
 }
@@ -145,7 +144,7 @@ func (s *Submission) CheckPayload(r *api.TaskRequest) error {
 	return WithExit(ExitUsage, &document.Error{Problems: problems})
 }
 
-func placeFlag(text string) (place fleet.Demand, err error) {
+func placeFlag(text string) (place api.Demand, err error) {
 	name, file := strings.CutPrefix(text, "@")
 	data := []byte(text)
 	switch {

@@ -19,7 +19,6 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/textfile"
 )
@@ -88,7 +87,7 @@ unless the array completed.`,
 		if tolerate >= 0 {
 			r.Tolerate = &tolerate
 		}
-		definition := api.DefinitionOf(&r)
+		definition := array.DefinitionOf(&r)
 		if err := cmp.Or(definition.Validate(), payload.Elements(&definition.Spec, definition.Items)); err != nil {
 			return app.WithExit(app.ExitUsage, err)
 		}
@@ -189,7 +188,7 @@ func await(ctx context.Context, a *app.App, c *app.Client, id string, wait time.
 		for ended := one.Counts.Total - one.Counts.Queued - one.Counts.Running; shown < ended; {
 			shown = bar.Step()
 		}
-		return one.Status.Final() || one.Status == array.ArrayBlocked, nil
+		return one.Status.Final() || one.Status == api.ArrayBlocked, nil
 	})
 	if err != nil {
 		return app.GoesOn(err, "array "+id, "mainstay array get "+id+" --wait=1h", "mainstay array cancel "+id)
@@ -200,7 +199,7 @@ func await(ctx context.Context, a *app.App, c *app.Client, id string, wait time.
 // incomplete is the error of a command that waited for an array which did not complete; nil for one that did.
 func incomplete(one *api.Array) error {
 	switch one.Status {
-	case array.ArrayCompleted, array.ArrayPartial:
+	case api.ArrayCompleted, api.ArrayPartial:
 		return nil
 	}
 	return app.IncompleteError("array %s is %s", one.ID, one.Status)
@@ -247,7 +246,7 @@ func printArray(a *app.App, one *api.Array) error {
 		n.Queued, n.Failed, n.Cancelled)
 	held := ""
 	if n.DeadLetter+n.Review > 0 {
-		held = fmt.Sprintf("%s, %d in review", fleet.Count(n.DeadLetter, "dead letter"), n.Review)
+		held = fmt.Sprintf("%s, %d in review", api.Count(n.DeadLetter, "dead letter"), n.Review)
 	}
 	err := a.Facts([][2]any{
 		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},
@@ -273,7 +272,7 @@ func elementsCommand(a *app.App) *cobra.Command {
 		Use: "elements ARRAY", Short: "List an array's elements, and why they failed or wait",
 		Args: app.Exactly("an array's id"), Example: "  mainstay array elements a-06f3… --status dead_letter",
 	}, func(ctx context.Context, c *app.Client, args []string) error {
-		return app.PrintList(ctx, c, c.Arrays.Elements(args[0], array.Status(status)), limit, printElements)
+		return app.PrintList(ctx, c, c.Arrays.Elements(args[0], api.ElementStatus(status)), limit, printElements)
 	})
 	command.Flags().StringVar(&status, "status", "",
 		"only with this status: queued, retry_wait, running, review, dead_letter, completed, failed or cancelled")
@@ -282,9 +281,9 @@ func elementsCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-func printElements(a *app.App, elements []array.ElementEntry) error {
+func printElements(a *app.App, elements []api.ElementEntry) error {
 	header := []string{"ELEMENT", "STATUS", "WHY"}
-	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *array.ElementEntry) []any {
+	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *api.ElementEntry) []any {
 		return []any{e.Number, e.Status, e.Why}
 	})
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // appliedCluster is what came of one cluster of the file.
@@ -70,7 +70,7 @@ be repeated.`,
 }
 
 // applyCluster creates a cluster, or replaces its settings if they differ.
-func applyCluster(ctx context.Context, c *app.Client, config fleet.ClusterConfig, dryRun bool) (appliedCluster, error) {
+func applyCluster(ctx context.Context, c *app.Client, config api.ClusterConfig, dryRun bool) (appliedCluster, error) {
 	done := appliedCluster{Cluster: config.Name, Action: "unchanged"}
 	wanted, err := settingsOf(config.WithDefaults())
 	if err != nil {
@@ -101,7 +101,7 @@ func applyCluster(ctx context.Context, c *app.Client, config fleet.ClusterConfig
 
 // settingsOf are a cluster's settings as the API takes them, without its name. What is fixed in a cluster that is not
 // sharded is left out.
-func settingsOf(config fleet.ClusterConfig) (map[string]any, error) {
+func settingsOf(config api.ClusterConfig) (map[string]any, error) {
 	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings: %w", err)
@@ -111,7 +111,7 @@ func settingsOf(config fleet.ClusterConfig) (map[string]any, error) {
 		return nil, fmt.Errorf("encode the settings: %w", err)
 	}
 	delete(settings, "name")
-	if config.ReplicationMode != fleet.Sharded {
+	if config.ReplicationMode != api.Sharded {
 		delete(settings, "shards")
 	}
 	return settings, nil
@@ -124,8 +124,8 @@ func settingChanges(raw json.RawMessage, wanted map[string]any) ([]settingChange
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	names := maps.Clone(wanted)
-	for i := range reflect.TypeFor[fleet.ClusterConfig]().NumField() {
-		name, _, _ := strings.Cut(reflect.TypeFor[fleet.ClusterConfig]().Field(i).Tag.Get("json"), ",")
+	for i := range reflect.TypeFor[api.ClusterConfig]().NumField() {
+		name, _, _ := strings.Cut(reflect.TypeFor[api.ClusterConfig]().Field(i).Tag.Get("json"), ",")
 		names[name] = nil
 	}
 	delete(names, "name")

@@ -12,11 +12,10 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/clitest"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // shown is a cluster as the API shows it.
-func shown(t *testing.T, config fleet.ClusterConfig) clitest.Answer {
+func shown(t *testing.T, config api.ClusterConfig) clitest.Answer {
 	t.Helper()
 	text, err := json.Marshal(config.WithDefaults())
 	require.NoError(t, err)
@@ -37,8 +36,8 @@ func TestClusterApply(t *testing.T) {
 - {name: new}`)
 	for _, dryRun := range []bool{true, false} {
 		f := clitest.NewAPI(t, map[string]clitest.Answer{
-			"GET " + path + "same":                 shown(t, fleet.ClusterConfig{Name: "same", MinAgents: 2}),
-			"GET " + path + "changed":              shown(t, fleet.ClusterConfig{Name: "changed", MaxAgents: 9}),
+			"GET " + path + "same":                 shown(t, api.ClusterConfig{Name: "same", MinAgents: 2}),
+			"GET " + path + "changed":              shown(t, api.ClusterConfig{Name: "changed", MaxAgents: 9}),
 			"PUT " + path + "changed":              {Status: 200, Body: "{}"},
 			"POST " + strings.TrimRight(path, "/"): {Status: 201, Body: "{}"},
 		})
@@ -88,7 +87,7 @@ func TestSettingsOfClustersAreShown(t *testing.T) {
 		return found
 	}
 	shown := names(reflect.TypeFor[api.Cluster]())
-	for name := range names(reflect.TypeFor[fleet.ClusterConfig]()) {
+	for name := range names(reflect.TypeFor[api.ClusterConfig]()) {
 		require.True(t, shown[name], "%s of fleet.ClusterConfig is not in api.Cluster", name)
 	}
 }

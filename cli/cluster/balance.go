@@ -9,7 +9,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func rebalanceCommand(r *app.Resource[client.Clusters]) *cobra.Command {
@@ -27,10 +26,10 @@ checkpoint. What waits in a lane goes to the first agent that is free, work that
 	}, client.Clusters.Rebalance, printRebalance)
 }
 
-func printRebalance(a *app.App, r *fleet.Rebalance) error {
+func printRebalance(a *app.App, r *api.Rebalance) error {
 	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", r.Cluster, app.OneLine(r.Why))
 	moves := []string{"MOVES", "FROM", "TO", "TARGETS"}
-	err := app.PrintBelow(a, r.Moves, moves, func(m *fleet.RebalanceMove) []any {
+	err := app.PrintBelow(a, r.Moves, moves, func(m *api.RebalanceMove) []any {
 		if m.Shard != nil {
 			return []any{fmt.Sprintf("shard %d", *m.Shard), m.From, m.To, len(m.Targets)}
 		}
@@ -39,11 +38,11 @@ func printRebalance(a *app.App, r *fleet.Rebalance) error {
 		}
 		return []any{"target " + m.Target, m.From, m.To, ""}
 	})
-	if err != nil || r.Mode == fleet.ActivePassive {
+	if err != nil || r.Mode == api.ActivePassive {
 		return err
 	}
 	return app.PrintBelow(a, r.Agents, []string{"AGENT", "SHARDS", "TARGETS", "TASKS"},
-		func(g *fleet.AgentShare) []any {
+		func(g *api.AgentShare) []any {
 			return []any{g.AgentID, change(g.ShardsBefore, g.Shards), change(g.TargetsBefore, g.Targets),
 				change(g.TasksBefore, g.Tasks)}
 		})

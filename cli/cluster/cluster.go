@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // resource are clusters as the command line speaks of them.
@@ -56,7 +55,7 @@ func createCommand(a *app.App) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		config, err := fleet.ClusterConfig{Name: args[0]}.Changed(settings)
+		config, err := api.ClusterConfig{Name: args[0]}.Changed(settings)
 		if err == nil {
 			err = config.WithDefaults().Validate()
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
 )
 
 type setting struct{ flag, path, usage string }
@@ -106,7 +106,7 @@ var settings = []setting{
 // addClusterFlags adds a flag for each setting, of its type and held to its bounds; a cluster keeps its shards.
 func addClusterFlags(flags *pflag.FlagSet, creates bool) {
 	for _, s := range settings {
-		field, found := fleet.FieldAt(reflect.TypeFor[fleet.ClusterConfig](), s.path)
+		field, found := api.FieldAt(reflect.TypeFor[api.ClusterConfig](), s.path)
 		if !found {
 			panic("there is no setting " + s.path) //nolint:forbidigo // a mistake that every start finds
 		}
@@ -117,7 +117,7 @@ func addClusterFlags(flags *pflag.FlagSet, creates bool) {
 		switch {
 		case s.flag == "shards" && !creates:
 			continue
-		case t == reflect.TypeFor[fleet.Duration]():
+		case t == reflect.TypeFor[api.Duration]():
 			flags.Duration(s.flag, 0, s.usage)
 		case t.Kind() == reflect.Int:
 			flags.Int(s.flag, 0, s.usage)
@@ -132,7 +132,7 @@ func addClusterFlags(flags *pflag.FlagSet, creates bool) {
 		default:
 			flags.StringArray(s.flag, nil, s.usage)
 		}
-		app.Bounded[fleet.ClusterConfig](flags, map[string]string{s.flag: s.path})
+		app.Bounded[api.ClusterConfig](flags, map[string]string{s.flag: s.path})
 	}
 	app.MayBeEmpty(flags, "target-group", "spawner", "image", "spawn-cpu", "spawn-memory", "spawn-storage") // clears it
 }
@@ -182,7 +182,7 @@ func tenantWeights(entries []string) (map[string]any, error) {
 	for _, text := range entries {
 		tenant, number, _ := strings.Cut(text, "=")
 		weight, err := strconv.ParseFloat(number, 64)
-		if err != nil || fleet.ValidateID("tenant", tenant) != nil {
+		if err != nil || api.ValidateID("tenant", tenant) != nil {
 			return nil, app.UsageError("--tenant-weight must be like acme=5")
 		}
 		weights[tenant] = weight

@@ -37,7 +37,7 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		add("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
 	}
 	add("Transfer timeout", k.TransferTimeout)
-	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
+	if d := k.TaskDefaults; d != (api.TaskDefaults{}) {
 		words := fmt.Sprintf("%d attempts, %d transfers, expire after %s, %s", d.MaxAttempts, d.MaxTransfers,
 			app.Roughly(d.ExpiresIn.Std()), d.RetrySafety)
 		if d.StopGrace != nil {
@@ -60,7 +60,7 @@ func printCluster(a *app.App, k *api.Cluster) error {
 			k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
 	}
 	leader := k.Leader
-	if leader == "" && k.ReplicationMode == fleet.ActivePassive {
+	if leader == "" && k.ReplicationMode == api.ActivePassive {
 		leader = "nobody"
 	}
 	var weights []string

@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // scaleWait is how long --wait may take by default.
@@ -86,7 +85,7 @@ func awaitScaled(
 			return false, err
 		}
 		running := slices.ContainsFunc(status.Actions,
-			func(r fleet.ScalingRecord) bool { return r.Status == fleet.ScalingRunning })
+			func(r api.ScalingRecord) bool { return r.Status == api.ScalingRunning })
 		scaled = status.Current == status.Target && !running && status.Blocked == nil
 		return scaled, nil
 	})
@@ -122,9 +121,9 @@ func rolloutText(s *api.ScalingStatus) string {
 	}
 	text := fmt.Sprintf("%d %s", r.Number, r.Status)
 	switch r.Status {
-	case fleet.RolloutRunning:
-		text += fmt.Sprintf(": %d healthy, %s of the former settings left", r.Healthy, fleet.Count(r.Left, "agent"))
-	case fleet.RolloutWaiting:
+	case api.RolloutRunning:
+		text += fmt.Sprintf(": %d healthy, %s of the former settings left", r.Healthy, api.Count(r.Left, "agent"))
+	case api.RolloutWaiting:
 		text += ": the canaries are healthy: let the others follow with mainstay scaling rollout promote " + s.Cluster
 	}
 	if r.Reason != "" {
@@ -135,9 +134,9 @@ func rolloutText(s *api.ScalingStatus) string {
 
 func scalingModeText(s *api.ScalingStatus) string {
 	switch s.Mode {
-	case fleet.ScalingManual:
+	case api.ScalingManual:
 		return "manual: as many agents as desired are kept"
-	case fleet.ScalingAuto:
+	case api.ScalingAuto:
 		return fmt.Sprintf("auto: between %d and %d agents", s.Min, s.Max)
 	}
 	return "off; turn it on with: mainstay cluster scale " + s.Cluster +
@@ -146,7 +145,7 @@ func scalingModeText(s *api.ScalingStatus) string {
 
 func scalingCounts(s *api.ScalingStatus) string {
 	text := fmt.Sprintf("%d, of which %d by spawners", s.Current, s.Spawned)
-	if s.Mode != fleet.ScalingOff {
+	if s.Mode != api.ScalingOff {
 		text += fmt.Sprintf("; %d wanted", s.Target)
 	}
 	return text
@@ -156,7 +155,7 @@ func waitingText(queue *int64) string {
 	if queue == nil {
 		return ""
 	}
-	return fleet.Count(int(*queue), "task")
+	return api.Count(int(*queue), "task")
 }
 
 func scalingNow(a *app.App, d *api.ScalingDecision) string {
@@ -164,7 +163,7 @@ func scalingNow(a *app.App, d *api.ScalingDecision) string {
 		return ""
 	}
 	text := d.Reason
-	if d.Change != fleet.ScaleNone {
+	if d.Change != api.ScaleNone {
 		text = fmt.Sprintf("%s %d: %s", d.Change, d.Count, d.Reason)
 	}
 	if d.NextAt != nil {
@@ -177,7 +176,7 @@ func evaluationText(a *app.App, e *api.Evaluation) string {
 	if e == nil {
 		return ""
 	}
-	return fmt.Sprintf("since %s, tried %s: %s; next try %s", clockText(a, e.Since), fleet.Count(e.Failures, "time"),
+	return fmt.Sprintf("since %s, tried %s: %s; next try %s", clockText(a, e.Since), api.Count(e.Failures, "time"),
 		e.Reason, clockText(a, e.NextAt))
 }
 
@@ -191,13 +190,13 @@ func nextLook(a *app.App, s *api.ScalingStatus) string {
 	return ""
 }
 
-func rulesText(s *fleet.ScalingPolicy) string {
-	if s.Mode != fleet.ScalingAuto {
+func rulesText(s *api.ScalingPolicy) string {
+	if s.Mode != api.ScalingAuto {
 		return ""
 	}
 	up, down := s.ScaleUp, s.ScaleDown
 	each := ""
-	if s.QueueMeasure == fleet.QueuePerAgent {
+	if s.QueueMeasure == api.QueuePerAgent {
 		each = " for each agent"
 	}
 	return fmt.Sprintf("%d more when over %d tasks wait%s or the cpu is over %.0f %%, at most every %s; "+
@@ -207,7 +206,7 @@ func rulesText(s *fleet.ScalingPolicy) string {
 }
 
 func spawnersText(a *app.App, s *api.ScalingStatus) string {
-	if s.Mode == fleet.ScalingOff {
+	if s.Mode == api.ScalingOff {
 		return ""
 	}
 	if len(s.Spawners) == 0 {
@@ -289,15 +288,15 @@ func printSpawners(a *app.App, spawners []api.Spawner) error {
 	})
 }
 
-func printScalings(a *app.App, records []fleet.ScalingRecord) error {
+func printScalings(a *app.App, records []api.ScalingRecord) error {
 	header := []string{"ACTION", "CHANGE", "STATUS", "AGENTS", "STARTED", "TOOK", "REASON"}
-	return app.PrintTable(a, records, "Scaling has done nothing.", header, func(r *fleet.ScalingRecord) []any {
+	return app.PrintTable(a, records, "Scaling has done nothing.", header, func(r *api.ScalingRecord) []any {
 		return []any{r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), r.Status,
 			fmt.Sprintf("%d → %d", r.From, r.To), r.StartedAt, app.Took(&r.StartedAt, r.CompletedAt), r.Reason}
 	})
 }
 
-func printScalingRecord(a *app.App, r *fleet.ScalingRecord) error {
+func printScalingRecord(a *app.App, r *api.ScalingRecord) error {
 	spawner := r.Spawner
 	if r.Platform != "" {
 		spawner += " (" + string(r.Platform) + ")"
@@ -312,7 +311,7 @@ func printScalingRecord(a *app.App, r *fleet.ScalingRecord) error {
 		return err
 	}
 	header := []string{"AGENT", "STATUS", "SPAWNER", "HANDLE", "HOST", ""}
-	return app.PrintBelow(a, r.Agents, header, func(g *fleet.ScaledAgent) []any {
+	return app.PrintBelow(a, r.Agents, header, func(g *api.ScaledAgent) []any {
 		return []any{g.AgentID, g.Status, g.Spawner, g.Handle, g.Host, g.Error}
 	})
 }

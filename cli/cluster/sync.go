@@ -8,7 +8,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func syncCommand(a *app.App) *cobra.Command {
@@ -37,7 +36,7 @@ Exits with an error when some still differ.`,
 		if err == nil {
 			err = s.Print(func() error { return printSync(a, r) })
 		}
-		if err != nil || r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
+		if err != nil || r.Status == api.SyncConsistent || r.Status == api.SyncSkipped {
 			return err
 		}
 		return app.IncompleteError("the state sync of cluster %s is %s", args[0], r.Status)
@@ -47,7 +46,7 @@ Exits with an error when some still differ.`,
 	return command
 }
 
-func printSync(a *app.App, r *fleet.SyncReport) error {
+func printSync(a *app.App, r *api.SyncReport) error {
 	text := fmt.Sprintf("Cluster %s: %s", r.Cluster, r.Status)
 	if r.Why != "" {
 		text += ": " + app.OneLine(r.Why)
@@ -66,7 +65,7 @@ func printClusterSync(a *app.App, k *api.ClusterSync) error {
 	return printMemberStates(a, k.Members)
 }
 
-func printMemberStates(a *app.App, members []fleet.MemberSync) error {
+func printMemberStates(a *app.App, members []api.MemberSync) error {
 	t := app.NewTable(a.Stdout, "AGENT", "ROLE", "SAME", "ENTRIES", "BEHIND", "VERSION", "DIGEST", "")
 	for _, m := range members {
 		same, entries, behind, version, digest := "", "", "", "", ""

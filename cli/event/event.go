@@ -12,7 +12,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // eventsView is the command line of `events`, and where it is in the stream.
@@ -101,6 +100,6 @@ func (v *eventsView) print(e *api.CloudEvent) error {
 	return v.app.Sayf("%s  %-18s %s\n", app.ExactClock(at), shortType(e.Type), app.OneLine(eventText(e)))
 }
 
-func shortType(t fleet.EventType) string {
-	return strings.TrimPrefix(string(t), fleet.EventPrefix)
+func shortType(t api.EventType) string {
+	return strings.TrimPrefix(string(t), api.EventPrefix)
 }

@@ -38,13 +38,13 @@ func eventText(e *api.CloudEvent) string {
 			add(" of %s", d.AgentID)
 		case what == "drain":
 			add(" of %d agents", d.Count)
-		case e.Type == fleet.EventFailoverStarted && d.Of > 0:
-			add(", %s under way", fleet.Count(d.Of, "task"))
+		case e.Type == api.EventFailoverStarted && d.Of > 0:
+			add(", %s under way", api.Count(d.Of, "task"))
 		case d.Of > 0:
-			add(", %d of %s moved", d.Count, fleet.Count(d.Of, "task"))
+			add(", %d of %s moved", d.Count, api.Count(d.Of, "task"))
 		}
 	case "scaling":
-		add("%s to %s", d.ID, fleet.Count(d.Count, "agent"))
+		add("%s to %s", d.ID, api.Count(d.Count, "agent"))
 	case "lane":
 		if add("%s", d.Lane); d.Lane == "" {
 			add("every lane")
@@ -92,7 +92,7 @@ func eventText(e *api.CloudEvent) string {
 
 func taskText(e *api.CloudEvent, add func(string, ...any)) {
 	d := &e.Data
-	ended := d.AttemptEnd != "" && d.AttemptEnd != fleet.AttemptCompleted
+	ended := d.AttemptEnd != "" && d.AttemptEnd != api.AttemptCompleted
 	switch {
 	case ended:
 		add(", attempt %d %s", d.Attempt, strings.ReplaceAll(string(d.AttemptEnd), "_", " "))
@@ -101,7 +101,7 @@ func taskText(e *api.CloudEvent, add func(string, ...any)) {
 	}
 	switch {
 	case d.AgentID == "":
-	case e.Type == fleet.EventTaskQueued && !ended:
+	case e.Type == api.EventTaskQueued && !ended:
 		add(" for %s", d.AgentID)
 	default:
 		add(" on %s", d.AgentID)
@@ -116,7 +116,7 @@ func taskText(e *api.CloudEvent, add func(string, ...any)) {
 
 func agentText(e *api.CloudEvent, add func(string, ...any)) {
 	d := &e.Data
-	if e.Type == fleet.EventTargetMoved && d.AgentID != "" {
+	if e.Type == api.EventTargetMoved && d.AgentID != "" {
 		if d.ID != "" {
 			add(" has %s", d.ID)
 		} else {
@@ -140,13 +140,13 @@ func agentText(e *api.CloudEvent, add func(string, ...any)) {
 	if d.Level != "" {
 		add(" is %s", d.Level)
 	}
-	if e.Type == fleet.EventLoadReduced {
-		add(" to %s", fleet.Count(d.Count, "slot"))
+	if e.Type == api.EventLoadReduced {
+		add(" to %s", api.Count(d.Count, "slot"))
 	}
 	switch e.Type {
-	case fleet.EventAgentJoined, fleet.EventAgentMoved, fleet.EventAgentRecovered, fleet.EventAgentReplaced:
+	case api.EventAgentJoined, api.EventAgentMoved, api.EventAgentRecovered, api.EventAgentReplaced:
 		add(" (epoch %d, hub %s)", d.Epoch, d.Hub)
-	case fleet.EventLeaderElected:
+	case api.EventLeaderElected:
 		add(" (epoch %d)", d.Epoch)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Command is the group of healing.
@@ -55,20 +54,20 @@ func printHealingStatus(a *app.App, s *api.HealingStatus) error {
 	if s.State == api.HealingMissing {
 		state = "missing: no worker has run here yet; its start makes the schedule"
 	}
-	modes := map[fleet.HealingMode]int{}
+	modes := map[api.HealingMode]int{}
 	for _, c := range s.Clusters {
 		modes[c.Mode]++
 	}
 	last := "none yet"
 	if s.LastCycle != nil {
 		last = fmt.Sprintf("%s: looked at %s in %s", a.Ago(&s.LastCycle.StartedAt),
-			fleet.Count(s.LastCycle.Agents, "agent"), fleet.Count(s.LastCycle.Clusters, "cluster"))
+			api.Count(s.LastCycle.Agents, "agent"), api.Count(s.LastCycle.Clusters, "cluster"))
 	}
 	err := a.Facts([][2]any{
 		{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval}, {"Last cycle", last},
 		{"Next cycle", s.NextCycleAt},
-		{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[fleet.HealingOn], modes[fleet.HealingDryRun],
-			modes[fleet.HealingOff])},
+		{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[api.HealingOn], modes[api.HealingDryRun],
+			modes[api.HealingOff])},
 	})
 	if err == nil && s.LastCycle != nil {
 		err = printHealingDecisions(a, s.LastCycle)
@@ -81,16 +80,16 @@ func printHealingStatus(a *app.App, s *api.HealingStatus) error {
 }
 
 // printHealingDecisions shows what a cycle decided.
-func printHealingDecisions(a *app.App, r *fleet.HealingCycleRecord) error {
+func printHealingDecisions(a *app.App, r *api.HealingCycleRecord) error {
 	for _, cluster := range r.Silent {
 		fmt.Fprintf(a.Stdout, "\nCluster %s did not answer; nothing is concluded about it.\n", app.OneLine(cluster))
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(a.Stdout, "\n%s more that wait are not listed.\n", fleet.Count(r.LeftOut, "decision"))
+		fmt.Fprintf(a.Stdout, "\n%s more that wait are not listed.\n", api.Count(r.LeftOut, "decision"))
 	}
 	fmt.Fprintln(a.Stdout)
 	header := []string{"CLUSTER", "WHAT", "ABOUT", "VERDICT", "REASON"}
-	return app.PrintTable(a, r.Decisions, "Nothing is wrong.", header, func(d *fleet.HealingDecision) []any {
+	return app.PrintTable(a, r.Decisions, "Nothing is wrong.", header, func(d *api.HealingDecision) []any {
 		reason := d.Reason
 		if d.Why != "" {
 			reason += " — " + d.Why
@@ -111,9 +110,9 @@ func actionFlags(c *cobra.Command, q *client.HealingQuery) {
 }
 
 // PrintActions lists what healing did.
-func PrintActions(a *app.App, records []fleet.HealingRecord) error {
+func PrintActions(a *app.App, records []api.HealingRecord) error {
 	header := []string{"DECIDED", "CLUSTER", "WHAT", "ABOUT", "STATUS", "REASON", "OUTCOME"}
-	return app.PrintTable(a, records, "There are no such healing actions.", header, func(r *fleet.HealingRecord) []any {
+	return app.PrintTable(a, records, "There are no such healing actions.", header, func(r *api.HealingRecord) []any {
 		outcome := r.Outcome
 		if r.Ref != "" {
 			outcome += " (" + r.Ref + ")"
@@ -123,7 +122,7 @@ func PrintActions(a *app.App, records []fleet.HealingRecord) error {
 }
 
 // printCycle tells what a cycle did that was asked for.
-func printCycle(a *app.App, r *fleet.HealingCycleRecord) error {
+func printCycle(a *app.App, r *api.HealingCycleRecord) error {
 	if r.CompletedAt == nil {
 		return a.Sayf("The cycle is under way; see the workflow %s.\n", app.OneLine(r.ID))
 	}
@@ -131,6 +130,6 @@ func printCycle(a *app.App, r *fleet.HealingCycleRecord) error {
 	if r.DryRun {
 		what = "Dry run: looked at"
 	}
-	fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"), fleet.Count(r.Clusters, "cluster"))
+	fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, api.Count(r.Agents, "agent"), api.Count(r.Clusters, "cluster"))
 	return printHealingDecisions(a, r)
 }

@@ -12,7 +12,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/textfile"
 )
 
@@ -22,7 +21,7 @@ func Commands(a *app.App) []*cobra.Command {
 		ID: "an event's id", Title: "Event", Reason: "why; kept with the event"}
 	list := func(
 		example string, flags func(*cobra.Command, *client.InboundQuery),
-		list func(client.Inbound, client.InboundQuery) *client.List[mesh.InboundEvent],
+		list func(client.Inbound, client.InboundQuery) *client.List[api.InboundEvent],
 	) *cobra.Command {
 		command := &cobra.Command{Use: "list", Short: "List events, newest first", Example: example}
 		return app.List(r, command, flags, list, printEvents)
@@ -113,9 +112,9 @@ func listFlags(c *cobra.Command, q *client.InboundQuery) {
 	c.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 }
 
-func printEvents(a *app.App, events []mesh.InboundEvent) error {
+func printEvents(a *app.App, events []api.InboundEvent) error {
 	header := []string{"EVENT", "TYPE", "SOURCE", "STATUS", "RECEIVED", "WHY"}
-	return app.PrintTable(a, events, "There are no such events.", header, func(e *mesh.InboundEvent) []any {
+	return app.PrintTable(a, events, "There are no such events.", header, func(e *api.InboundEvent) []any {
 		return []any{e.ID, e.Type, e.Source, e.Status, e.ReceivedAt, e.Why}
 	})
 }

@@ -12,13 +12,12 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
 // followInstances waits until all instances of a job run and are healthy, or have ended where they end, or until one
 // needs a person.
-func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Definition) error {
+func followInstances(ctx context.Context, a *app.App, s *app.Client, d *api.JobDefinition) error {
 	_, _ = fmt.Fprintf(a.Storyteller(), "Job %s starts its instances.\n", d.Job)
 	name, problem := nameOf(d), ""
 	var all *api.JobInstances
@@ -40,21 +39,21 @@ func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Defi
 }
 
 // judge tells whether all instances of a job are ready, and what needs a person.
-func judge(all *api.JobInstances, d *job.Definition) (bool, string) {
+func judge(all *api.JobInstances, d *api.JobDefinition) (bool, string) {
 	ready, problem := 0, ""
 	r := all.Deployment
 	switch {
 	case r == nil:
-	case r.Status == job.DeploymentWaiting:
+	case r.Status == api.DeploymentWaiting:
 		problem = "the canaries are healthy: let the others follow with mainstay job promote " + nameOf(d)
-	case r.Status == job.DeploymentFailed:
+	case r.Status == api.DeploymentFailed:
 		problem = fmt.Sprintf("the deployment of version %d has failed: %s", r.Version, r.Reason)
 	}
 	for n := range all.Instances {
 		switch i := &all.Instances[n]; {
-		case i.Health == fleet.InstancePassing && d.Type != job.Sysbatch, i.Status == job.StepCompleted:
+		case i.Health == api.InstancePassing && d.Type != api.JobSysbatch, i.Status == api.StepCompleted:
 			ready++
-		case i.Status == job.StepBlocked, i.Status == job.StepFailed && d.Type == job.Sysbatch:
+		case i.Status == api.StepBlocked, i.Status == api.StepFailed && d.Type == api.JobSysbatch:
 			problem = fmt.Sprintf("instance %s is %s: %s", i.Name, i.Status, i.Why)
 		}
 	}
@@ -92,13 +91,13 @@ func whyOf(a *app.App, i *api.JobInstance) string {
 		return i.Stopping
 	}
 	why := []string{i.Why}
-	if s := i.PolicyState; s != nil && i.Status != job.StepRunning {
+	if s := i.PolicyState; s != nil && i.Status != api.StepRunning {
 		var tried []string
 		if s.ActiveRestarts > 0 {
-			tried = append(tried, fleet.Count(s.ActiveRestarts, "restart"))
+			tried = append(tried, api.Count(s.ActiveRestarts, "restart"))
 		}
 		if s.ActiveReschedules > 0 {
-			tried = append(tried, fleet.Count(s.ActiveReschedules, "move"))
+			tried = append(tried, api.Count(s.ActiveReschedules, "move"))
 		}
 		if len(tried) > 0 {
 			why = append(why, "so far "+strings.Join(tried, ", "))
@@ -107,7 +106,7 @@ func whyOf(a *app.App, i *api.JobInstance) string {
 	if !i.NextAt.IsZero() {
 		why = append(why, "next try "+a.Ago(&i.NextAt))
 	}
-	return fleet.Reasons(why...)
+	return api.Reasons(why...)
 }
 
 // helpOn names the commands with which a person helps instances on that wait for a decision.
@@ -115,7 +114,7 @@ func helpOn(instances []api.JobInstance) string {
 	var b strings.Builder
 	for n := range instances {
 		switch i := &instances[n]; {
-		case i.Status != job.StepBlocked:
+		case i.Status != api.StepBlocked:
 		case i.RecoveryStatus == "review":
 			fmt.Fprintf(&b, "Decide about instance %s:  mainstay task review %s --decision rerun|completed|failed\n", i.Name,
 				i.TaskID)
@@ -138,7 +137,7 @@ func deploymentCommand(a *app.App) *cobra.Command {
 		header := []string{"VERSION", "STATUS", "HEALTHY INSTANCES", "STARTED", "BY", "WHY"}
 		return a.Print(map[string]any{"job": j.Name, "deployments": j.Deployments}, func() error {
 			err := app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
-				func(r *job.Deployment) []any {
+				func(r *api.Deployment) []any {
 					counts := make([]string, len(r.Counts))
 					for n, c := range r.Counts {
 						counts[n] = fmt.Sprintf("version %d: %d of %d", c.Version, c.Healthy, c.Instances)
@@ -149,15 +148,15 @@ func deploymentCommand(a *app.App) *cobra.Command {
 					}
 					return []any{r.Version, r.Status, counts, r.StartedAt, r.By, why}
 				})
-			r := (*job.Job)(&j.State).Deployment()
+			r := (*job.Job)(&j.JobState).Deployment()
 			if err == nil && r != nil && r.TaskID != "" {
 				err = a.Sayf("\nSee what failed:  mainstay task get %[1]s, mainstay task logs %[1]s\n", r.TaskID)
 			}
 			switch {
 			case err != nil || r == nil:
-			case r.Status == job.DeploymentWaiting:
+			case r.Status == api.DeploymentWaiting:
 				err = a.Sayf("\nLet the others follow:  mainstay job promote %s\n", j.Name)
-			case r.Status == job.DeploymentFailed && j.RevertsTo > 0:
+			case r.Status == api.DeploymentFailed && j.RevertsTo > 0:
 				err = a.Sayf("\nGo back to version %d:  mainstay job revert %s\n", j.RevertsTo, j.Name)
 			}
 			return err
@@ -182,7 +181,7 @@ func scaleCommand(r *app.Resource[client.Jobs]) *cobra.Command {
 	}, nil, func(jobs client.Jobs, ctx context.Context, name string, _ struct{}) (*api.Job, error) {
 		return jobs.Scale(ctx, name, count)
 	}, func(name string, j *api.Job) string {
-		return fmt.Sprintf("Job %s is to have %s.%s", name, fleet.Count(count, "instance"), halted(j))
+		return fmt.Sprintf("Job %s is to have %s.%s", name, api.Count(count, "instance"), halted(j))
 	})
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 )
@@ -117,7 +117,7 @@ func say(a *app.App, results []validated) error {
 		if !r.Valid {
 			continue
 		}
-		has := fleet.Count(len(r.Plan.Steps), "step")
+		has := api.Count(len(r.Plan.Steps), "step")
 		if len(r.Plan.Steps) == 0 {
 			has = "instances"
 		}

@@ -15,13 +15,12 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 )
 
 // definition reads a file and checks it before it is sent: what is wrong is told with file and line.
-func definition(a *app.App, file string) (d *job.Definition, text []byte, err error) {
+func definition(a *app.App, file string) (d *api.JobDefinition, text []byte, err error) {
 	if text, err = read(a.Stdin, file); err == nil {
 		d, _, err = flow.Read(file, text)
 	}
@@ -29,7 +28,7 @@ func definition(a *app.App, file string) (d *job.Definition, text []byte, err er
 }
 
 // nameOf is the full name of a definition's job.
-func nameOf(d *job.Definition) string { return fleet.Qualify(d.Tenant, d.Job) }
+func nameOf(d *api.JobDefinition) string { return api.Qualify(d.Tenant, d.Job) }
 
 func runCommand(a *app.App) *cobra.Command {
 	var inputs map[string]string
@@ -178,7 +177,7 @@ func printTroubled(a *app.App, jobs []api.JobEntry) error {
 		func(j *api.JobEntry) []any {
 			why := j.Trouble.Why
 			if r := j.Trouble.Failed; r != nil {
-				why = fleet.Reasons(why, fmt.Sprintf("version %d could not be deployed: %s", r.Version, r.Reason))
+				why = api.Reasons(why, fmt.Sprintf("version %d could not be deployed: %s", r.Version, r.Reason))
 			}
 			return []any{j.Name, j.Cluster, fmt.Sprintf("%d of %d", j.Trouble.Healthy, j.Trouble.Wanted), stateOf(j), why}
 		})
@@ -187,12 +186,12 @@ func printTroubled(a *app.App, jobs []api.JobEntry) error {
 // hasOf is what the work of a job is made of.
 func hasOf(j *api.JobEntry) string {
 	switch {
-	case j.Type == job.Service:
-		return fleet.Count(j.Count, "instance")
-	case j.Type == job.System || j.Type == job.Sysbatch:
+	case j.Type == api.JobService:
+		return api.Count(j.Count, "instance")
+	case j.Type == api.JobSystem || j.Type == api.JobSysbatch:
 		return "one on each agent"
 	}
-	return fleet.Count(j.Steps, "step")
+	return api.Count(j.Steps, "step")
 }
 
 func stateOf(j *api.JobEntry) string {
@@ -201,7 +200,7 @@ func stateOf(j *api.JobEntry) string {
 		return "stopped"
 	case j.Paused:
 		return "paused"
-	case j.Deployment != "" && j.Deployment != job.DeploymentSuccessful:
+	case j.Deployment != "" && j.Deployment != api.DeploymentSuccessful:
 		return "deployment " + string(j.Deployment)
 	}
 	return "active"
@@ -243,7 +242,7 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 			state += ": " + p.Reason
 		}
 	}
-	if why := (*job.Job)(&j.State).Waiting(); why != "" && j.Stopped == nil && j.Paused == nil {
+	if why := (*job.Job)(&j.JobState).Waiting(); why != "" && j.Stopped == nil && j.Paused == nil {
 		state = why
 	}
 	for i := range min(3, len(j.NextTimes)) {
@@ -273,7 +272,7 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 
 // deploymentOf is how the version in force is deployed, and what a person may do about it.
 func deploymentOf(name string, all *api.JobInstances) string {
-	if all == nil || all.Deployment == nil || all.Deployment.Status == job.DeploymentSuccessful {
+	if all == nil || all.Deployment == nil || all.Deployment.Status == api.DeploymentSuccessful {
 		return ""
 	}
 	r := all.Deployment
@@ -282,9 +281,9 @@ func deploymentOf(name string, all *api.JobInstances) string {
 		text += ": " + r.Reason
 	}
 	switch r.Status {
-	case job.DeploymentWaiting:
+	case api.DeploymentWaiting:
 		text += " for mainstay job promote " + name
-	case job.DeploymentFailed:
+	case api.DeploymentFailed:
 		text += "; see mainstay job deployment " + name
 	}
 	return text
@@ -339,9 +338,9 @@ func dispatchCommand(a *app.App) *cobra.Command {
 func versionsCommand(r *app.Resource[client.Jobs]) *cobra.Command {
 	return app.Get(r, &cobra.Command{
 		Use: "versions NAME", Short: "List the versions of a job that are kept", Example: "  mainstay job versions nightly",
-	}, client.Jobs.Versions, func(a *app.App, versions []job.Version) error {
+	}, client.Jobs.Versions, func(a *app.App, versions []api.JobVersion) error {
 		header := []string{"VERSION", "APPLIED", "BY", "DEFINITION"}
-		return app.PrintTable(a, versions, "There are no versions.", header, func(v *job.Version) []any {
+		return app.PrintTable(a, versions, "There are no versions.", header, func(v *api.JobVersion) []any {
 			definition := "its own"
 			if v.Reverts > 0 {
 				definition = fmt.Sprintf("of version %d", v.Reverts)
@@ -381,7 +380,7 @@ differs from it and, of a job with update, was healthy.`,
 		}
 	}, client.Jobs.Revert, func(_ string, j *api.Job) string {
 		earlier := "an earlier one"
-		if v := (*job.Job)(&j.State).Find(j.Version); v != nil && v.Reverts > 0 {
+		if v := (*job.Job)(&j.JobState).Find(j.Version); v != nil && v.Reverts > 0 {
 			earlier = fmt.Sprintf("version %d", v.Reverts)
 		}
 		return fmt.Sprintf("Job %s is at version %d, with the definition of %s.%s", j.Name, j.Version, earlier, halted(j))

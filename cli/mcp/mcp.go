@@ -18,8 +18,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -238,11 +236,11 @@ func take[T any](ctx context.Context, list *client.List[T], s some) (any, error)
 
 type taskListInput struct {
 	some
-	Cluster string           `json:"cluster,omitempty" jsonschema:"only of this cluster"`
-	Status  fleet.TaskStatus `json:"status,omitempty" jsonschema:"one of queued, running, retry_wait, review, dead_letter, completed, failed, cancelled, expired"`
-	Type    string           `json:"type,omitempty" jsonschema:"only of this type"`
-	Agent   string           `json:"agent,omitempty" jsonschema:"only those that this agent had, or that are pinned to it"`
-	Text    string           `json:"text,omitempty" jsonschema:"a part of the id, type, labels or agents"`
+	Cluster string         `json:"cluster,omitempty" jsonschema:"only of this cluster"`
+	Status  api.TaskStatus `json:"status,omitempty" jsonschema:"one of queued, running, retry_wait, review, dead_letter, completed, failed, cancelled, expired"`
+	Type    string         `json:"type,omitempty" jsonschema:"only of this type"`
+	Agent   string         `json:"agent,omitempty" jsonschema:"only those that this agent had, or that are pinned to it"`
+	Text    string         `json:"text,omitempty" jsonschema:"a part of the id, type, labels or agents"`
 }
 
 type eventsInput struct {
@@ -263,7 +261,7 @@ func (t *tools) readingTools() {
 		func(ctx context.Context, in struct {
 			byCluster
 			some
-			Status fleet.AgentStatus `json:"status,omitempty" jsonschema:"online, suspect or offline"`
+			Status api.AgentStatus `json:"status,omitempty" jsonschema:"online, suspect or offline"`
 		}) (any, error) {
 			return take(ctx, c.Agents.List(client.AgentQuery{Cluster: in.Cluster, Status: in.Status}), in.some)
 		})
@@ -302,7 +300,7 @@ func (t *tools) readingTools() {
 	reads(t, "list_runs", "Runs of jobs, newest first.", func(ctx context.Context, in struct {
 		some
 		Job    string        `json:"job,omitempty" jsonschema:"only of this job"`
-		Status job.RunStatus `json:"status,omitempty" jsonschema:"only with this status"`
+		Status api.RunStatus `json:"status,omitempty" jsonschema:"only with this status"`
 	}) (any, error) {
 		return take(ctx, c.Runs.List(client.RunQuery{Job: in.Job, Status: in.Status}), in.some)
 	})
@@ -333,13 +331,13 @@ func events(ctx context.Context, c *client.Client, in eventsInput) (any, error) 
 }
 
 type submitInput struct {
-	Type         string          `json:"type" jsonschema:"the type of work; an online agent should handle it"`
-	Cluster      string          `json:"cluster,omitempty" jsonschema:"the cluster; default if left out"`
-	Payload      taskPayload     `json:"payload,omitempty" jsonschema:"what the agent is given: JSON itself, not text with JSON in it"`
-	RetrySafety  string          `json:"retry_safety,omitempty" jsonschema:"idempotent, fenced or at_most_once; what may happen when an agent dies in the middle"`
-	Capabilities []string        `json:"required_capabilities,omitempty" jsonschema:"what the agent must have"`
-	Priority     *fleet.Priority `json:"priority,omitempty" jsonschema:"1 (first) to 5 (last)"`
-	Key          string          `json:"idempotency_key" jsonschema:"a new word for each piece of work: the same key submits it once, however often this is called"`
+	Type         string        `json:"type" jsonschema:"the type of work; an online agent should handle it"`
+	Cluster      string        `json:"cluster,omitempty" jsonschema:"the cluster; default if left out"`
+	Payload      taskPayload   `json:"payload,omitempty" jsonschema:"what the agent is given: JSON itself, not text with JSON in it"`
+	RetrySafety  string        `json:"retry_safety,omitempty" jsonschema:"idempotent, fenced or at_most_once; what may happen when an agent dies in the middle"`
+	Capabilities []string      `json:"required_capabilities,omitempty" jsonschema:"what the agent must have"`
+	Priority     *api.Priority `json:"priority,omitempty" jsonschema:"1 (first) to 5 (last)"`
+	Key          string        `json:"idempotency_key" jsonschema:"a new word for each piece of work: the same key submits it once, however often this is called"`
 }
 
 func (t *tools) changingTools() {
@@ -347,8 +345,8 @@ func (t *tools) changingTools() {
 	changes(t, "submit_task", "Submit a task to the fleet.", false,
 		func(ctx context.Context, in submitInput) (any, error) {
 			cluster := cmp.Or(in.Cluster, "default")
-			r := &api.TaskRequest{IdempotencyKey: in.Key, TaskSpec: fleet.TaskSpec{Type: in.Type, Cluster: cluster,
-				RetrySafety: fleet.RetrySafety(in.RetrySafety), RequiredCapabilities: in.Capabilities,
+			r := &api.TaskRequest{IdempotencyKey: in.Key, TaskSpec: api.TaskSpec{Type: in.Type, Cluster: cluster,
+				RetrySafety: api.RetrySafety(in.RetrySafety), RequiredCapabilities: in.Capabilities,
 				Payload: unquoted(json.RawMessage(in.Payload))}}
 			if in.Priority != nil {
 				r.Priority = *in.Priority

@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/job"
 )
 
 // Command is the group of runs.
@@ -91,15 +90,15 @@ are retried with: mainstay run step retry RUN STEP`,
 func stepCommand(r *app.Resource[client.Runs]) *cobra.Command {
 	command := &cobra.Command{Use: "step", Short: "Decide about a step of a run"}
 	for _, action := range []struct {
-		job.StepAction
+		api.StepAction
 		short, then string
 	}{
-		{job.RetryStep, "Run a failed step again", "runs again"},
-		{job.SkipStep, "Go on without a step", "is skipped"},
-		{job.CompleteStep, "Take a step for done, because it was done by other means", "counts as completed"},
-		{job.FailStep, "Give a step up", "counts as failed"},
-		{job.ApproveStep, "Approve a step that waits for it", "is approved"},
-		{job.RejectStep, "Reject a step that waits for approval: it fails", "is rejected"},
+		{api.RetryStep, "Run a failed step again", "runs again"},
+		{api.SkipStep, "Go on without a step", "is skipped"},
+		{api.CompleteStep, "Take a step for done, because it was done by other means", "counts as completed"},
+		{api.FailStep, "Give a step up", "counts as failed"},
+		{api.ApproveStep, "Approve a step that waits for it", "is approved"},
+		{api.RejectStep, "Reject a step that waits for approval: it fails", "is rejected"},
 	} {
 		var in api.StepRequest
 		var output string
@@ -116,7 +115,7 @@ func stepCommand(r *app.Resource[client.Runs]) *cobra.Command {
 			return s.Sayf("Step %s %s. Follow the run with: mainstay run watch %s\n", args[1], action.then, args[0])
 		})
 		r.ReasonFlag(one, &in.Reason)
-		if action.StepAction == job.CompleteStep {
+		if action.StepAction == api.CompleteStep {
 			one.Flags().StringVar(&output, "output-value", "", "the step's output: JSON, or @FILE")
 			one.Flags().IntVar(&in.Attempt, "attempt", 0, "take the result of this attempt, which the step's check refused")
 		}

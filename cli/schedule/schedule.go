@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Command is the group of schedules.
@@ -85,7 +84,7 @@ func stateText(paused, ended bool) string {
 }
 
 // whenText says when a schedule makes a task.
-func whenText(cron, zone string, interval, offset fleet.Duration) string {
+func whenText(cron, zone string, interval, offset api.Duration) string {
 	switch {
 	case cron != "" && zone != "":
 		return cron + " (" + zone + ")"

@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func discardCommand(r *app.Resource[client.Tasks]) *cobra.Command {
@@ -68,7 +67,7 @@ func reviewCommand(r *app.Resource[client.Tasks]) *cobra.Command {
 			if in.Result, err = app.ReadJSON("--result", result, r.Stdin); err != nil {
 				return err
 			}
-			if in.Result != nil && in.Decision != fleet.ReviewCompleted {
+			if in.Result != nil && in.Decision != api.ReviewCompleted {
 				return app.UsageError("--result belongs to --decision completed")
 			}
 			return nil

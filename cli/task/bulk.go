@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 func bulkCommand(a *app.App) *cobra.Command {
@@ -31,11 +30,11 @@ operation runs in the control plane and goes on by itself.`,
 	r := &app.Resource[client.Bulks]{App: a, Of: func(c *client.Client) client.Bulks { return c.Bulks },
 		ID: "a bulk operation's id", Reason: "why; kept in the operation's history"}
 	command.AddCommand(
-		bulkActionCommand(a, fleet.BulkCancel, "Cancel open tasks"),
-		bulkActionCommand(a, fleet.BulkRetry, "Give dead letters a fresh set of attempts"),
-		bulkActionCommand(a, fleet.BulkDiscard, "Give dead letters up"),
-		bulkActionCommand(a, fleet.BulkReview, "Decide about tasks in review"),
-		bulkActionCommand(a, fleet.BulkPriority, "Change the priority of open tasks"),
+		bulkActionCommand(a, api.BulkCancel, "Cancel open tasks"),
+		bulkActionCommand(a, api.BulkRetry, "Give dead letters a fresh set of attempts"),
+		bulkActionCommand(a, api.BulkDiscard, "Give dead letters up"),
+		bulkActionCommand(a, api.BulkReview, "Decide about tasks in review"),
+		bulkActionCommand(a, api.BulkPriority, "Change the priority of open tasks"),
 		bulkGetCommand(a),
 		app.List(r, &cobra.Command{
 			Use: "list", Short: "List bulk operations, newest first", Example: "  mainstay task bulk list",
@@ -56,15 +55,15 @@ type bulkLine struct {
 	wait    time.Duration
 }
 
-var bulkExamples = map[fleet.BulkAction]string{
-	fleet.BulkCancel:   `cancel --cluster studio --status queued --reason "wrong input" --dry-run`,
-	fleet.BulkRetry:    `retry --type render --submitted-after 24h --reason "disk is back"`,
-	fleet.BulkDiscard:  `discard --label project=film --reason "project has ended"`,
-	fleet.BulkReview:   `review --cluster billing --decision rerun --reason "no invoice was sent" --wait`,
-	fleet.BulkPriority: `priority --tenant acme --priority high --reason "deadline"`,
+var bulkExamples = map[api.BulkAction]string{
+	api.BulkCancel:   `cancel --cluster studio --status queued --reason "wrong input" --dry-run`,
+	api.BulkRetry:    `retry --type render --submitted-after 24h --reason "disk is back"`,
+	api.BulkDiscard:  `discard --label project=film --reason "project has ended"`,
+	api.BulkReview:   `review --cluster billing --decision rerun --reason "no invoice was sent" --wait`,
+	api.BulkPriority: `priority --tenant acme --priority high --reason "deadline"`,
 }
 
-func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra.Command {
+func bulkActionCommand(a *app.App, action api.BulkAction, short string) *cobra.Command {
 	l := bulkLine{}
 	l.request.Action = action
 	command := a.Call(&cobra.Command{
@@ -75,7 +74,7 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	flags.StringVar(&f.Cluster, "cluster", "", "tasks of this cluster")
 	flags.StringVar((*string)(&f.Status), "status", "", "tasks with this status: "+statusNames(action))
 	flags.StringVar(&f.Type, "type", "", "tasks of this type")
-	if slices.Contains(action.Statuses(), fleet.TaskDeadLetter) {
+	if slices.Contains(action.Statuses(), api.TaskDeadLetter) {
 		flags.StringVar(&f.Cause, "cause", "", "dead letters with this kind of cause, as mainstay task dead-letters has it")
 	}
 	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
@@ -91,9 +90,9 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	flags.BoolVar(&l.request.All, "all", false, "every task that this is possible for")
 	flags.StringVar(&l.request.Reason, "reason", "", "why; kept in the history of each task")
 	switch action {
-	case fleet.BulkReview:
+	case api.BulkReview:
 		flags.StringVar((*string)(&l.request.Decision), "decision", "", "rerun, completed or failed")
-	case fleet.BulkPriority:
+	case api.BulkPriority:
 		app.PriorityFlag(flags, &l.request.Priority,
 			"1 (first) to 5 (last), or critical, high, normal, low or background")
 	}
@@ -103,7 +102,7 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	return command
 }
 
-func statusNames(action fleet.BulkAction) string {
+func statusNames(action api.BulkAction) string {
 	names := []string{}
 	for _, s := range action.Statuses() {
 		names = append(names, string(s))
@@ -114,7 +113,7 @@ func statusNames(action fleet.BulkAction) string {
 // build checks the command line; the rest is the server's.
 func (l *bulkLine) build() (*api.BulkRequest, error) {
 	r, f := l.request, &l.request.Filter
-	selected := fleet.TaskFilter{Cluster: f.Cluster, Status: f.Status, Type: f.Type, Tenant: f.Tenant, Agent: f.Agent,
+	selected := api.TaskFilter{Cluster: f.Cluster, Status: f.Status, Type: f.Type, Tenant: f.Tenant, Agent: f.Agent,
 		Labels: f.Labels, Cause: f.Cause}
 	if !r.All && selected.Empty() && len(f.IDs) == 0 && f.SubmittedAfter == nil && f.SubmittedBefore == nil {
 		return nil, app.UsageError("say which tasks with a filter or --id; if every task is meant, say --all")
@@ -182,16 +181,16 @@ func confirm(a *app.App, found *api.Bulk) (bool, error) {
 
 func actionText(b *api.Bulk) string {
 	switch b.Action {
-	case fleet.BulkReview:
+	case api.BulkReview:
 		return "decide \"" + string(b.Decision) + "\" for"
-	case fleet.BulkPriority:
-		return "set priority " + fleet.Priority(b.Priority).String() + " for"
+	case api.BulkPriority:
+		return "set priority " + api.Priority(b.Priority).String() + " for"
 	}
 	return string(b.Action)
 }
 
 func count(b *api.Bulk) string {
-	text := fleet.Count(b.Expected, "task")
+	text := api.Count(b.Expected, "task")
 	if b.AtMost {
 		text = "at most " + text
 	}
@@ -231,7 +230,7 @@ func waitForBulk(ctx context.Context, a *app.App, s *app.Client, id string, wait
 	var bulk *api.Bulk
 	err := app.Await(ctx, wait, func() (_ bool, err error) {
 		bulk, err = s.Bulks.Get(ctx, id, min(wait, lookFor))
-		return err == nil && bulk.Status != fleet.BulkRunning, err
+		return err == nil && bulk.Status != api.BulkRunning, err
 	})
 	if err != nil {
 		return app.GoesOn(err, "bulk operation "+id, "mainstay task bulk get "+id+" --wait=1h",
@@ -241,9 +240,9 @@ func waitForBulk(ctx context.Context, a *app.App, s *app.Client, id string, wait
 		return err
 	}
 	switch {
-	case bulk.Status == fleet.BulkRunning:
+	case bulk.Status == api.BulkRunning:
 		return app.IncompleteError("bulk operation %s is still running after %s; it goes on by itself", bulk.ID, wait)
-	case bulk.Status != fleet.BulkCompleted || bulk.Failed > 0:
+	case bulk.Status != api.BulkCompleted || bulk.Failed > 0:
 		return app.IncompleteError("bulk operation %s is %s, with %d failures", bulk.ID, bulk.Status, bulk.Failed)
 	}
 	return nil
@@ -263,7 +262,7 @@ func printBulk(a *app.App, b *api.Bulk) error {
 	if err != nil {
 		return err
 	}
-	return app.PrintBelow(a, b.Examples, []string{"TASK", "OUTCOME", "REASON"}, func(e *fleet.BulkExample) []any {
+	return app.PrintBelow(a, b.Examples, []string{"TASK", "OUTCOME", "REASON"}, func(e *api.BulkExample) []any {
 		return []any{e.TaskID, e.Outcome, e.Reason}
 	})
 }
@@ -277,10 +276,10 @@ func skippedText(n int) string {
 
 func actionWords(b *api.Bulk) string {
 	switch b.Action {
-	case fleet.BulkReview:
+	case api.BulkReview:
 		return "review: " + string(b.Decision)
-	case fleet.BulkPriority:
-		return "priority: " + fleet.Priority(b.Priority).String()
+	case api.BulkPriority:
+		return "priority: " + api.Priority(b.Priority).String()
 	}
 	return string(b.Action)
 }

@@ -15,7 +15,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/textfile"
 )
@@ -127,7 +126,7 @@ func statusText(a *app.App, task *api.Task) string {
 
 // agentOf is the agent that has the task, or had it last, else the one it is pinned to.
 func agentOf(task *api.Task) string {
-	if n := len(task.Attempts); n > 0 && task.Attempts[n-1].Outcome == fleet.AttemptRunning {
+	if n := len(task.Attempts); n > 0 && task.Attempts[n-1].Outcome == api.AttemptRunning {
 		return task.Attempts[n-1].AgentID
 	}
 	if n := len(task.RanOn); n > 0 {
@@ -185,7 +184,7 @@ exit_2, or failed, timed_out, lost (with its agent) or not_received. With --coun
 
 func printDeadLetters(a *app.App, tasks []api.Task) error {
 	return printTable(a, tasks, []string{"TRIED", "KEPT", "NEEDS", "CAUSE", "WHY"}, func(task *api.Task) []any {
-		dead := fleet.DeadLetter{}
+		dead := api.DeadLetter{}
 		if task.DeadLetter != nil {
 			dead = *task.DeadLetter
 		}
@@ -312,7 +311,7 @@ func printBatch(a *app.App, answers []api.BatchItem) error {
 						&client.Error{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
 				}
 			}
-			return a.Sayf("%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
+			return a.Sayf("%s accepted, %d refused.\n", api.Count(len(answers)-refused, "task"), refused)
 		})
 	if err == nil && refused > 0 {
 		err = app.WithExit(app.ExitUsage, fmt.Errorf("%d of %d tasks were refused", refused, len(answers)))

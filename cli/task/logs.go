@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -167,7 +166,7 @@ func (v *logView) show(log *api.TaskLog) error {
 	return nil
 }
 
-func (v *logView) text(line *fleet.LogLine) string {
+func (v *logView) text(line *api.LogLine) string {
 	text := app.Printable(line.Text)
 	if v.times {
 		return line.At.UTC().Format("2006-01-02T15:04:05.000Z") + " " + text

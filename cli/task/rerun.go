@@ -11,7 +11,6 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -46,7 +45,7 @@ retry. To give a dead letter a fresh set of attempts, use: mainstay task retry.`
 		if err != nil {
 			return err
 		}
-		request := &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: old.Type, Cluster: old.Cluster}}
+		request := &api.TaskRequest{TaskSpec: api.TaskSpec{Type: old.Type, Cluster: old.Cluster}}
 		err = s.TakePayload(request, a.Stdin, args[1:], command.ArgsLenAtDash()-1)
 		if err == nil && request.Payload != nil {
 			err = s.CheckPayload(request)
@@ -71,7 +70,7 @@ retry. To give a dead letter a fresh set of attempts, use: mainstay task retry.`
 
 // rerunNotes are what a person should know who runs a task again.
 func rerunNotes(old *api.Task) (notes []string) {
-	if old.Spec != nil && old.Spec.Safety() != fleet.Idempotent {
+	if old.Spec != nil && old.Spec.Safety() != api.Idempotent {
 		notes = append(notes, fmt.Sprintf("Task %s is %s: what it did may be done twice now.", old.ID, old.Spec.Safety()))
 	}
 	if run, step, _, ok := job.CutTaskID(old.ID); ok {
@@ -81,7 +80,7 @@ func rerunNotes(old *api.Task) (notes []string) {
 		notes = append(notes, fmt.Sprintf(
 			"Array %[1]s does not see it. To run the element again in the array, while it is open: mainstay array retry %[1]s --element %[2]d",
 			of, number))
-	} else if old.Status == fleet.TaskDeadLetter {
+	} else if old.Status == api.TaskDeadLetter {
 		notes = append(notes, fmt.Sprintf(
 			"Task %[1]s stays a dead letter. To give it up: mainstay task discard %[1]s --reason \"ran again\"", old.ID))
 	}

@@ -14,7 +14,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // extent is how much of a long text is shown.
@@ -66,7 +65,7 @@ func printLate(a *app.App, task *api.Task, show extent) error {
 	}
 	fmt.Fprintf(a.Stdout, "\nAgent %s brought the end of attempt %d after that: %s, %s. To take it:\n"+
 		"  mainstay task review %s --decision accept\n", late.AgentID, late.Attempt, late.Outcome, a.Ago(&late.At), task.ID)
-	if late.Outcome != fleet.AttemptCompleted {
+	if late.Outcome != api.AttemptCompleted {
 		return printLong(a.Stdout, task, "\nLate failure", late.Reason, show)
 	}
 	return printLong(a.Stdout, task, "\nLate result", readable(late.Result), show)
@@ -94,15 +93,15 @@ func printHistory(a *app.App, history []api.TaskMoment) error {
 }
 
 // submittedRows are what the task was submitted with, where that is not the default.
-func submittedRows(spec *fleet.TaskSpec) [][2]any {
+func submittedRows(spec *api.TaskSpec) [][2]any {
 	if spec == nil {
 		return nil
 	}
 	retry, retries := spec.Retry, ""
 	if spec.EffectiveRecovery() == nil {
 		retries = fmt.Sprintf("up to %s, %s lost",
-			fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
-			fleet.Count(cmp.Or(retry.MaxTransfers, fleet.DefaultMaxTransfers), "agent"))
+			api.Count(cmp.Or(retry.MaxAttempts, api.DefaultMaxAttempts), "attempt"),
+			api.Count(cmp.Or(retry.MaxTransfers, api.DefaultMaxTransfers), "agent"))
 	}
 	rows := [][2]any{
 		{"Retry safety", spec.Safety()},
@@ -130,7 +129,7 @@ func recoveryRows(a *app.App, task *api.Task) [][2]any {
 	if r == nil || s == nil {
 		return nil
 	}
-	used := func(p *fleet.RecoveryPolicy, active int) string {
+	used := func(p *api.RecoveryPolicy, active int) string {
 		limit := strconv.Itoa(*p.Attempts)
 		if p.Unlimited {
 			limit = "any number"
@@ -156,7 +155,7 @@ func summary(a *app.App, task *api.Task) error {
 	lines := [][2]any{{"Task", task.ID}, {"Type", task.Type}, {"Cluster", task.Cluster}, {"Status", status},
 		{"Why", task.Why}, {"Doing", doing(task.Attempts)}}
 	add := func(name string, value any) { lines = append(lines, [2]any{name, value}) }
-	if n := len(task.Attempts); n > 0 && task.Status == fleet.TaskRunning {
+	if n := len(task.Attempts); n > 0 && task.Status == api.TaskRunning {
 		add("Last sign", moment(a, task.Attempts[n-1].AliveAt))
 		add("Deadline", moment(a, task.Attempts[n-1].DeadlineAt))
 	}
@@ -176,7 +175,7 @@ func summary(a *app.App, task *api.Task) error {
 	add("Waits until", moment(a, task.ExpiresAt))
 	if dead := task.DeadLetter; dead != nil {
 		add("Dead letter", "since "+moment(a, &dead.Since))
-		if task.Status == fleet.TaskDeadLetter {
+		if task.Status == api.TaskDeadLetter {
 			add("Kept until", moment(a, &dead.Until))
 		} else {
 			add("Because", dead.Cause)
@@ -191,7 +190,7 @@ func summary(a *app.App, task *api.Task) error {
 }
 
 // expiry says when a task expires.
-func expiry(spec *fleet.TaskSpec) string {
+func expiry(spec *api.TaskSpec) string {
 	if !spec.ExpiresAt.IsZero() {
 		return "if no agent has taken it by " + clockTime(&spec.ExpiresAt)
 	}
@@ -215,7 +214,7 @@ func clockTime(t *time.Time) string {
 }
 
 // attemptTable is the attempts in the order in which they were delivered.
-func attemptTable(a *app.App, attempts []fleet.Attempt) error {
+func attemptTable(a *app.App, attempts []api.Attempt) error {
 	t := app.NewTable(a.Stdout, "ATTEMPT", "AGENT", "EPOCH", "STARTED", "TOOK", "OUTCOME", "PROGRESS", "REASON")
 	for i := 0; i < len(attempts); i++ {
 		at := &attempts[i]
@@ -226,7 +225,7 @@ func attemptTable(a *app.App, attempts []fleet.Attempt) error {
 			continue
 		}
 		outcome, reason := string(at.Outcome), at.Reason
-		if at.Outcome == fleet.AttemptRunning {
+		if at.Outcome == api.AttemptRunning {
 			outcome = "running"
 		}
 		if at.ErrorType != "" {
@@ -242,18 +241,18 @@ func attemptTable(a *app.App, attempts []fleet.Attempt) error {
 }
 
 // doing is the message of the running attempt.
-func doing(attempts []fleet.Attempt) string {
+func doing(attempts []api.Attempt) string {
 	if len(attempts) == 0 {
 		return ""
 	}
 	last := &attempts[len(attempts)-1]
-	if last.Outcome != fleet.AttemptRunning || last.Progress == nil {
+	if last.Outcome != api.AttemptRunning || last.Progress == nil {
 		return ""
 	}
 	return last.Progress.Message
 }
 
-func progressText(p *fleet.Progress) string {
+func progressText(p *api.Progress) string {
 	if p == nil {
 		return ""
 	}
@@ -265,9 +264,9 @@ func progressText(p *fleet.Progress) string {
 }
 
 // sameReturns is the last attempt of a row from i on that came back for one reason without having reached an agent.
-func sameReturns(attempts []fleet.Attempt, i int) int {
+func sameReturns(attempts []api.Attempt, i int) int {
 	first := &attempts[i]
-	for first.Outcome == fleet.AttemptReturned && first.AgentID == "" && i+1 < len(attempts) {
+	for first.Outcome == api.AttemptReturned && first.AgentID == "" && i+1 < len(attempts) {
 		next := &attempts[i+1]
 		if next.Outcome != first.Outcome || next.AgentID != "" || next.Reason != first.Reason {
 			break
@@ -285,7 +284,7 @@ func positive(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func took(a *app.App, at *fleet.Attempt) string {
+func took(a *app.App, at *api.Attempt) string {
 	switch {
 	case at.StartedAt == nil:
 		return ""

@@ -18,7 +18,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Command is the group of tasks.
@@ -87,7 +86,7 @@ func printCommand(a *app.App, task *api.Task, streamed bool) error {
 	if result.Stderr != "" && !strings.HasSuffix(result.Stderr, "\n") {
 		fmt.Fprintln(a.Stderr)
 	}
-	if task.Status == fleet.TaskCompleted {
+	if task.Status == api.TaskCompleted {
 		fmt.Fprintf(a.Stderr, "Task %s completed on %s.\n", task.ID, DoneBy(task))
 	} else if task.Why != "" {
 		fmt.Fprintln(a.Stderr, app.OneLine(task.Why))
@@ -98,13 +97,13 @@ func printCommand(a *app.App, task *api.Task, streamed bool) error {
 // Incomplete is the error for a task that was waited for and is not completed.
 func Incomplete(task *api.Task, waited time.Duration) error {
 	switch {
-	case task.Status == fleet.TaskCompleted:
+	case task.Status == api.TaskCompleted:
 		return nil
 	case task.Status.Final():
 		return app.IncompleteError("task %s is %s", task.ID, task.Status)
-	case task.Status == fleet.TaskReview:
+	case task.Status == api.TaskReview:
 		return app.IncompleteError("task %s needs a decision: see `mainstay task review --help`", task.ID)
-	case task.Status == fleet.TaskDeadLetter:
+	case task.Status == api.TaskDeadLetter:
 		return app.IncompleteError("task %[1]s has used up its attempts: try it again with `mainstay task retry %[1]s`",
 			task.ID)
 	}
@@ -114,7 +113,7 @@ func Incomplete(task *api.Task, waited time.Duration) error {
 // DoneBy is the agent whose attempt completed the task.
 func DoneBy(task *api.Task) string {
 	for _, attempt := range task.Attempts {
-		if attempt.Outcome == fleet.AttemptCompleted {
+		if attempt.Outcome == api.AttemptCompleted {
 			return attempt.AgentID
 		}
 	}

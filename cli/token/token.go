@@ -50,13 +50,13 @@ func createFlags(c *cobra.Command, r *api.TokenRequest) {
 		return app.Exactly("a name")(c, args)
 	}
 	app.CheckFirst(c, func() error {
-		if r.Kind == access.APIToken && r.Role == "" {
+		if r.Kind == api.TokenAPI && r.Role == "" {
 			return app.UsageError("--role is missing: viewer, operator or admin")
 		}
 		return nil
 	})
 	flags := c.Flags()
-	flags.StringVar((*string)(&r.Kind), "kind", string(access.APIToken),
+	flags.StringVar((*string)(&r.Kind), "kind", string(api.TokenAPI),
 		"api: a client of the API; join: agents that register")
 	flags.StringVar((*string)(&r.Role), "role", "", "what an api token may do: viewer, operator or admin")
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
@@ -71,7 +71,7 @@ func createFlags(c *cobra.Command, r *api.TokenRequest) {
 
 func printNewToken(a *app.App, t *api.NewToken) error {
 	env := app.TokenEnv
-	if t.Kind == access.JoinToken {
+	if t.Kind == api.TokenJoin {
 		env = app.JoinTokenEnv
 	}
 	return a.Sayf("%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n",
@@ -83,7 +83,7 @@ func printTokens(a *app.App, tokens []api.Token) error {
 	header := []string{"TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES"}
 	return app.PrintTable(a, tokens, none, header, func(k *api.Token) []any {
 		may, of := string(k.Role), cmp.Or(k.Tenant, "all tenants")
-		if k.Kind == access.JoinToken {
+		if k.Kind == api.TokenJoin {
 			may, of = "register", "cluster "+k.Cluster
 			if k.AgentID != "" {
 				of = "agent " + k.AgentID + " in " + of

@@ -19,11 +19,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/devserver"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // flags is the command line of `dev`.
@@ -97,7 +97,7 @@ minute and are taken over by the next "mainstay dev" on the same data directory.
 		"variable of this environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability),
 		"what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
-	flags.StringVar(&f.platform, "platform", string(fleet.PlatformProcess),
+	flags.StringVar(&f.platform, "platform", string(api.PlatformProcess),
 		"where the agents run: process, or docker, as containers of this machine's engine, which needs Linux")
 	flags.StringVar(&f.image, "image", defaultImage,
 		"image of the agents' containers; this program is put into it, so any will do")
@@ -157,12 +157,12 @@ func (f *flags) options(c *config.Config, changed func(string) bool) (Options, e
 		execEnv:      f.execEnv,
 		security:     c.Security,
 	}
-	switch fleet.Platform(f.platform) {
-	case "", fleet.PlatformProcess:
+	switch api.Platform(f.platform) {
+	case "", api.PlatformProcess:
 		if changed("image") {
 			return Options{}, app.UsageError("--image needs --platform docker")
 		}
-	case fleet.PlatformDocker:
+	case api.PlatformDocker:
 		if runtime.GOOS != "linux" || f.image == "" {
 			return Options{}, app.UsageError("--platform docker needs an --image, and Linux: its containers run this program")
 		}
@@ -231,13 +231,13 @@ func SplitIP(flag, address string) (string, int, error) {
 // Cluster is the cluster of the agents that `dev` starts.
 const Cluster = "default"
 
-func withDevCluster(clusters []fleet.ClusterConfig) []fleet.ClusterConfig {
+func withDevCluster(clusters []api.ClusterConfig) []api.ClusterConfig {
 	for _, c := range clusters {
 		if c.Name == Cluster {
 			return clusters
 		}
 	}
-	return append(clusters, fleet.ClusterConfig{Name: Cluster})
+	return append(clusters, api.ClusterConfig{Name: Cluster})
 }
 
 // dev runs until a signal comes or something that all depends on ends.

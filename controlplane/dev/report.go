@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Report is what `dev` says when all is up.
@@ -115,7 +115,7 @@ func (r *Report) write(w io.Writer, program string) error {
 		row(name, fmt.Sprintf("%-10s pid %-8d %d tasks at a time", agent.ID, agent.PID, r.Slots))
 	}
 	if r.Containers > 0 {
-		row("Agents", fmt.Sprintf("%s of image %s", fleet.Count(r.Containers, "container"), r.Image))
+		row("Agents", fmt.Sprintf("%s of image %s", api.Count(r.Containers, "container"), r.Image))
 	}
 	r.writeSecurity(row)
 	server := ""

@@ -15,13 +15,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/devserver"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/spawner"
@@ -51,7 +51,7 @@ type Options struct {
 	hubID        string // empty: made, and kept in the data directory
 	tokenKeyFile string // empty: as hubID
 	Hub          hub.Config
-	Clusters     []fleet.ClusterConfig
+	Clusters     []api.ClusterConfig
 	Mesh         config.Mesh
 	allowExec    bool     // although security is on
 	execEnv      []string // variables that commands see
@@ -69,7 +69,7 @@ func Aside(agents, slots int) Options {
 	return Options{
 		HTTP: "127.0.0.1:0", UI: "127.0.0.1:0", Temporal: devserver.Options{Host: "127.0.0.1"},
 		Agents: agents, Slots: slots,
-		Hub: controlplane.HubConfig(config.Default()), Clusters: []fleet.ClusterConfig{{Name: Cluster}},
+		Hub: controlplane.HubConfig(config.Default()), Clusters: []api.ClusterConfig{{Name: Cluster}},
 	}
 }
 
@@ -197,9 +197,9 @@ func (d *Run) wantContainers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	spawn := map[string]any{"spawner": d.hubID, "platform": fleet.PlatformDocker}
+	spawn := map[string]any{"spawner": d.hubID, "platform": api.PlatformDocker}
 	_, err = c.Clusters.Update(ctx, Cluster, rest.Settings{"desired_agents": d.containers,
-		"scaling": map[string]any{"mode": fleet.ScalingManual, "spawn": spawn}}, "")
+		"scaling": map[string]any{"mode": api.ScalingManual, "spawn": spawn}}, "")
 	return err
 }
 
@@ -414,7 +414,7 @@ func (d *Run) AwaitAgents(ctx context.Context) bool {
 		return false
 	}
 	for {
-		agents, err := c.Agents.List(rest.AgentQuery{Cluster: Cluster, Status: fleet.AgentOnline}).Take(ctx, 0)
+		agents, err := c.Agents.List(rest.AgentQuery{Cluster: Cluster, Status: api.AgentOnline}).Take(ctx, 0)
 		if waiting := d.agents.pids(); err == nil {
 			for i := range agents {
 				if waiting[agents[i].ID] == agents[i].PID {

@@ -62,7 +62,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 		takeLive(&a, heartbeat)
 	}
 	if !m.Connected() {
-		a.Health, a.HealthScore = fleet.HealthFailed, nil
+		a.Health, a.HealthScore = api.HealthFailed, nil
 	}
 	a.State = stateOf(&a)
 	return a
@@ -185,13 +185,13 @@ func (h *Handlers) agent(ctx context.Context, in *getInput) (api.Agent, error) {
 // stateOf says what an agent is good for. A suspect one gets nothing, and a silent one may not take what it is given.
 func stateOf(a *api.Agent) api.WorkerState {
 	switch a.Status {
-	case fleet.AgentOffline:
+	case api.AgentOffline:
 		return api.WorkerDead
-	case fleet.AgentMaintenance:
+	case api.AgentMaintenance:
 		return api.WorkerMaintenance
-	case fleet.AgentStopping, fleet.AgentDraining:
+	case api.AgentStopping, api.AgentDraining:
 		return api.WorkerDraining
-	case fleet.AgentSuspect, fleet.AgentWarning:
+	case api.AgentSuspect, api.AgentWarning:
 		return api.WorkerUnknown
 	}
 	if a.Running == nil {
@@ -211,16 +211,16 @@ type ViewInput struct {
 func (v ViewInput) full() bool { return v.View == "full" }
 
 type listInput struct {
-	Cluster    string              `query:"cluster"`
-	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
-	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now."`
-	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
-	Zone       string              `query:"zone"`
-	Group      string              `query:"group"`
-	Capability []string            `query:"capability,explode" maxItems:"32" doc:"Repeat it for several: an agent must have all."`
-	TaskType   string              `query:"task_type" doc:"Only those that handle this type."`
-	Metadata   []string            `query:"metadata,explode" maxItems:"32" doc:"As name=value. Repeat it for several: all must fit."`
-	Health     []fleet.HealthLevel `query:"health" enum:"healthy,degraded,warning,critical,failed" doc:"Levels, separated by commas."`
+	Cluster    string            `query:"cluster"`
+	Status     api.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
+	State      api.WorkerState   `query:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now."`
+	Live       bool              `query:"live" doc:"Only those that a hub has a session of."`
+	Zone       string            `query:"zone"`
+	Group      string            `query:"group"`
+	Capability []string          `query:"capability,explode" maxItems:"32" doc:"Repeat it for several: an agent must have all."`
+	TaskType   string            `query:"task_type" doc:"Only those that handle this type."`
+	Metadata   []string          `query:"metadata,explode" maxItems:"32" doc:"As name=value. Repeat it for several: all must fit."`
+	Health     []api.HealthLevel `query:"health" enum:"healthy,degraded,warning,critical,failed" doc:"Levels, separated by commas."`
 	ViewInput
 	rest.PageInput
 }
@@ -228,7 +228,7 @@ type listInput struct {
 // wants reports whether an agent fits all filters.
 func (in *listInput) wants(a *api.Agent) bool {
 	return (in.Status == "" || a.Status == in.Status) && (in.State == "" || a.State == in.State) &&
-		(!in.Live || a.Hub != "" && a.Status != fleet.AgentOffline) &&
+		(!in.Live || a.Hub != "" && a.Status != api.AgentOffline) &&
 		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) &&
 		(in.Group == "" || a.Group == in.Group) &&
 		!slices.ContainsFunc(in.Capability, func(c string) bool { return !slices.Contains(a.Capabilities, c) }) &&
@@ -349,14 +349,14 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 	rated, known := byHub[m.Hub].Agents[m.AgentID]
 	switch {
 	case !m.Connected():
-		a.Level, a.Score, a.FailedAt = fleet.HealthFailed, new(0.0), &m.StatusSince
+		a.Level, a.Score, a.FailedAt = api.HealthFailed, new(0.0), &m.StatusSince
 		a.Why = "not connected: " + m.StatusReason
 	case !known:
 		a.Why = "its hub did not answer for it; try again"
 	default:
 		a.Level, a.Score, a.Why, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Why, rated.Factors, rated.Checks
 		a.ConsecutiveFailures = &rated.ConsecutiveFailures
-		if m.Health != nil && m.Health.Level.WorseThan(fleet.HealthWarning) {
+		if m.Health != nil && m.Health.Level.WorseThan(api.HealthWarning) {
 			a.FailedAt = &m.Health.Since
 		}
 	}
@@ -375,7 +375,7 @@ func takeMetrics(a *api.AgentHealth, now *fleet.LiveAgent) {
 func meanScore(agents []api.AgentHealth) *float64 {
 	sum, n := 0.0, 0
 	for i := range agents {
-		if a := &agents[i]; a.Score != nil && a.Status != fleet.AgentMaintenance {
+		if a := &agents[i]; a.Score != nil && a.Status != api.AgentMaintenance {
 			sum += *a.Score
 			n++
 		}

@@ -34,14 +34,14 @@ func (h *Handlers) reduceLoad(ctx context.Context, in *rest.To[*api.ReduceLoadRe
 		request.Slots, request.Factor = b.Slots, b.Factor
 		request.UntilHealthy, request.Reason = b.UntilHealthy, b.Reason
 		if b.For != "" {
-			d, err := fleet.ParseDuration(b.For)
+			d, err := api.ParseDuration(b.For)
 			if err == nil && (d < time.Second || d > fleet.MaxReduceFor) {
-				err = fmt.Errorf("must be between 1s and %s", fleet.Duration(fleet.MaxReduceFor))
+				err = fmt.Errorf("must be between 1s and %s", api.Duration(fleet.MaxReduceFor))
 			}
 			if err != nil {
 				return api.Agent{}, rest.Invalid("body.for", err)
 			}
-			request.For = fleet.Duration(d)
+			request.For = api.Duration(d)
 		}
 		if err := request.Reduce().Validate(); err != nil {
 			return api.Agent{}, rest.Invalid("body", err)
@@ -56,7 +56,7 @@ func (h *Handlers) setMaintenance(ctx context.Context, in *rest.To[api.Maintenan
 	if !in.Body.Enabled {
 		return change(ctx, h, in.ID, doing, contract.UncordonUpdate, contract.UncordonRequest{AgentID: in.ID})
 	}
-	request := contract.CordonRequest{AgentID: in.ID, Status: fleet.AgentMaintenance, Reason: in.Body.Reason}
+	request := contract.CordonRequest{AgentID: in.ID, Status: api.AgentMaintenance, Reason: in.Body.Reason}
 	return change(ctx, h, in.ID, doing, contract.CordonUpdate, request)
 }
 

@@ -16,7 +16,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/payload"
@@ -33,16 +32,16 @@ type getInput struct {
 }
 
 type listInput struct {
-	Cluster rest.Slug         `query:"cluster"`
-	Type    rest.Slug         `query:"type"`
-	Tenant  rest.Slug         `query:"tenant"`
-	Status  array.ArrayStatus `query:"status" enum:"running,paused,blocked,completed,partial,failed,cancelled"`
+	Cluster rest.Slug       `query:"cluster"`
+	Type    rest.Slug       `query:"type"`
+	Tenant  rest.Slug       `query:"tenant"`
+	Status  api.ArrayStatus `query:"status" enum:"running,paused,blocked,completed,partial,failed,cancelled"`
 	rest.RecordPageInput
 }
 
 type elementsInput struct {
 	rest.ByID
-	Status array.Status `query:"status" enum:"queued,retry_wait,running,review,dead_letter,completed,failed,cancelled"`
+	Status api.ElementStatus `query:"status" enum:"queued,retry_wait,running,review,dead_letter,completed,failed,cancelled"`
 	rest.PageInput
 }
 
@@ -93,7 +92,7 @@ func (h *Handlers) Register(routes rest.API) {
 		"Of the bundles that begin from now on. Answers 409 conflict when the array has ended.",
 		func(ctx context.Context, in *rest.To[api.TaskPriorityRequest]) (api.Array, error) {
 			if !in.Body.Priority.Valid() {
-				return api.Array{}, rest.Invalid("body.priority", fleet.ErrPriority)
+				return api.Array{}, rest.Invalid("body.priority", api.ErrPriority)
 			}
 			return h.act(ctx, in.ID, contract.ArrayRequest{Action: contract.ReprioritizeArray,
 				Priority: in.Body.Priority, Reason: in.Body.Reason})
@@ -116,13 +115,13 @@ func (h *Handlers) submit(ctx context.Context, in *rest.Body[api.ArrayRequest]) 
 		return nil, rest.Unknown(protocol.CodeUnknownArray)
 	}
 	if r.Tenant == "" {
-		r.Tenant, _ = fleet.CutTenant(named)
+		r.Tenant, _ = api.CutTenant(named)
 	}
 	var err error
 	if r.Tenant, err = rest.OwnTenant(ctx, r.Tenant); err != nil {
 		return nil, err
 	}
-	definition := api.DefinitionOf(r)
+	definition := array.DefinitionOf(r)
 	if err := cmp.Or(definition.Validate(), payload.Elements(&definition.Spec, definition.Items)); err != nil {
 		return nil, rest.Invalid("body", err)
 	}
@@ -152,8 +151,8 @@ func (h *Handlers) submit(ctx context.Context, in *rest.Body[api.ArrayRequest]) 
 	total := definition.Total()
 	return &rest.StatusOutput[api.Array]{Status: http.StatusAccepted, Body: api.Array{
 		ArrayEntry: api.ArrayEntry{ID: id, Type: r.Type, Cluster: r.Cluster, Tenant: r.Tenant, Labels: r.Labels,
-			Elements: total, Status: array.ArrayRunning},
-		Counts:     array.ElementCounts{Total: total, Queued: total},
+			Elements: total, Status: api.ArrayRunning},
+		Counts:     api.ElementCounts{Total: total, Queued: total},
 		WorkflowID: contract.ArrayWorkflowID(id),
 	}}, nil
 }
@@ -206,7 +205,7 @@ func (h *Handlers) wait(ctx context.Context, in *getInput) (a api.Array, err err
 	workflowID := contract.ArrayWorkflowID(id)
 	err = h.WaitForEnd(ctx, wait, "wait for an array", workflowID, func(ctx context.Context, last bool) (bool, error) {
 		found, err := h.describe(ctx, id)
-		if err != nil || !last && !found.Status.Final() && found.Status != array.ArrayBlocked {
+		if err != nil || !last && !found.Status.Final() && found.Status != api.ArrayBlocked {
 			return false, err
 		}
 		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
@@ -231,7 +230,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.
 // elements asks the array's workflow, which answers after its end too.
 func (h *Handlers) elements(
 	ctx context.Context, in *elementsInput,
-) (page rest.Page[array.ElementEntry], err error) {
+) (page rest.Page[api.ElementEntry], err error) {
 	a, err := h.describe(ctx, in.ID)
 	if err != nil {
 		return page, err

@@ -112,7 +112,7 @@ func (h *Handlers) start(ctx context.Context, r *api.BulkRequest) (api.Bulk, err
 		return api.Bulk{}, err
 	}
 	bulk.Sample = nil
-	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(api.NewTaskID(), "t"), fleet.BulkRunning
+	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(api.NewTaskID(), "t"), api.BulkRunning
 	access.Touch(ctx, "bulk", bulk.ID)
 	bulk.WorkflowID = contract.BulkWorkflowID(bulk.ID)
 	short := spec
@@ -183,7 +183,7 @@ func (h *Handlers) preview(ctx context.Context, bulk *api.Bulk, spec *contract.B
 }
 
 // look leaves out the tasks that visibility found and the filter does not mean.
-func (h *Handlers) look(ctx context.Context, tasks []store.Task, filter *fleet.TaskFilter) []string {
+func (h *Handlers) look(ctx context.Context, tasks []store.Task, filter *api.TaskFilter) []string {
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !t.Matches(filter) })
 	alike := store.LooksAlike(filter.Status)
 	if alike {
@@ -216,7 +216,7 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (bul
 }
 
 func (h *Handlers) describe(ctx context.Context, id string) (*workflowpb.WorkflowExecutionInfo, error) {
-	if fleet.ValidateID("id", id) != nil {
+	if api.ValidateID("id", id) != nil {
 		return nil, rest.Unknown(protocol.CodeUnknownBulk)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
@@ -248,15 +248,15 @@ func (h *Handlers) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionI
 // partialBulk is what Temporal itself knows of an operation.
 func partialBulk(k store.Known) (contract.BulkState, bool) {
 	state := contract.BulkState{
-		Status: fleet.BulkFailed, Why: "its counts are not known now; the Temporal Web UI may show more",
+		Status: api.BulkFailed, Why: "its counts are not known now; the Temporal Web UI may show more",
 	}
 	switch k.Status {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		state.Status = fleet.BulkRunning
+		state.Status = api.BulkRunning
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		state.Status = fleet.BulkCompleted
+		state.Status = api.BulkCompleted
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		state.Status = fleet.BulkCancelled
+		state.Status = api.BulkCancelled
 	}
 	return state, true
 }
@@ -296,7 +296,7 @@ func (h *Handlers) list(ctx context.Context, in *rest.RecordPageInput) (bulks re
 
 // bulkSpec checks a request.
 func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
-	filter := fleet.TaskFilter{
+	filter := api.TaskFilter{
 		Cluster: r.Filter.Cluster,
 		Status:  r.Filter.Status,
 		Type:    r.Filter.Type,
@@ -315,7 +315,7 @@ func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
 	bulk := fleet.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
 		Priority: r.Priority, Reason: r.Reason}
 	if err := bulk.Validate(); err != nil {
-		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
+		if field, ok := errors.AsType[*api.FieldError](err); ok {
 			return contract.BulkSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}
 		return contract.BulkSpec{}, rest.Invalid("body", err)

@@ -46,7 +46,7 @@ func (h *Handlers) registerBalance(r *rest.Routes) {
 
 func (h *Handlers) rebalance(
 	ctx context.Context, in *rest.To[*api.RebalanceRequest],
-) (answer fleet.Rebalance, err error) {
+) (answer api.Rebalance, err error) {
 	body := rest.Given(in.Body)
 	answer, err = rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID,
 		contract.RebalanceRequest{DryRun: body.DryRun, Reason: body.Reason})
@@ -62,7 +62,7 @@ func (h *Handlers) rebalance(
 
 // spreadTasks adds moves of tasks to a rebalance, and has the hubs carry them out. What a hub does not move any more is
 // left out.
-func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answer *fleet.Rebalance) error {
+func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answer *api.Rebalance) error {
 	view, err := h.View(ctx, cluster)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answ
 	if answer.DryRun || len(answer.Moves) == planned {
 		return nil
 	}
-	byAgent := map[string][]fleet.RebalanceMove{}
+	byAgent := map[string][]api.RebalanceMove{}
 	for _, m := range answer.Moves[planned:] {
 		byAgent[m.From] = append(byAgent[m.From], m)
 	}
@@ -131,14 +131,14 @@ func (h *Handlers) changeTargets(
 	if err != nil {
 		return page, err
 	}
-	return targetPage(&view.Cluster, rest.PageInput{PageSize: fleet.MaxTargets})
+	return targetPage(&view.Cluster, rest.PageInput{PageSize: api.MaxTargets})
 }
 
 func targetPage(c *fleet.Cluster, in rest.PageInput) (rest.Page[api.Target], error) {
 	targets := make([]api.Target, len(c.Targets))
 	for i, t := range c.Targets {
 		targets[i] = api.Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
-		if c.Config.ReplicationMode == fleet.Sharded {
+		if c.Config.ReplicationMode == api.Sharded {
 			shard := fleet.ShardOf(t.ID, c.Config.Shards)
 			targets[i].Shard = &shard
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // ClusterSettings are a cluster's configuration without its name, which the path has.
-type ClusterSettings fleet.ClusterConfig
+type ClusterSettings api.ClusterConfig
 
 // TransformSchema implements huma.SchemaTransformer.
 func (ClusterSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
@@ -35,7 +35,7 @@ func without(s *huma.Schema, names ...string) *huma.Schema {
 }
 
 // createCluster starts a cluster's workflow.
-func (h *Handlers) createCluster(ctx context.Context, config fleet.ClusterConfig) error {
+func (h *Handlers) createCluster(ctx context.Context, config api.ClusterConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	err := h.Store.Clusters().Create(ctx, config)
@@ -46,7 +46,7 @@ func (h *Handlers) createCluster(ctx context.Context, config fleet.ClusterConfig
 }
 
 // Ensure creates those of the clusters that do not exist. It changes none that do.
-func (h *Handlers) Ensure(ctx context.Context, configs []fleet.ClusterConfig) error {
+func (h *Handlers) Ensure(ctx context.Context, configs []api.ClusterConfig) error {
 	for _, config := range configs {
 		config = config.WithDefaults()
 		if err := config.Validate(); err != nil {
@@ -66,7 +66,7 @@ const configureTries = 5
 // Configure changes a cluster's configuration to what change makes of the present one, if that is of one of the
 // expected revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
 func (h *Handlers) Configure(
-	ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error),
+	ctx context.Context, name string, expected []string, change func(api.ClusterConfig) (api.ClusterConfig, error),
 ) (api.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
@@ -132,7 +132,7 @@ func (h *Handlers) sweep(ctx context.Context, on bool) {
 
 func clusterOf(view *contract.ClusterView) api.Cluster {
 	c := OfSettings(view.Config)
-	if view.Config.ReplicationMode == fleet.ActivePassive && view.Leader != "" {
+	if view.Config.ReplicationMode == api.ActivePassive && view.Leader != "" {
 		c.Leader, c.LeaderEpoch = view.Leader, view.LeaderEpoch
 	}
 	c.Standbys, c.TargetCount = view.Standbys, len(view.Targets)
@@ -154,7 +154,7 @@ func Full(view *contract.ClusterView) api.Cluster {
 
 // shardOwners lists the owners of a sharded cluster's shards.
 func shardOwners(c *fleet.Cluster) []api.ShardOwner {
-	if c.Config.ReplicationMode != fleet.Sharded {
+	if c.Config.ReplicationMode != api.Sharded {
 		return nil
 	}
 	owners := make([]api.ShardOwner, len(c.Shards))
@@ -165,7 +165,7 @@ func shardOwners(c *fleet.Cluster) []api.ShardOwner {
 }
 
 // OfSettings is a cluster of which only the configuration is known.
-func OfSettings(config fleet.ClusterConfig) api.Cluster {
+func OfSettings(config api.ClusterConfig) api.Cluster {
 	c := api.Cluster{
 		Name:                config.Name,
 		Revision:            config.Revision(),
@@ -175,7 +175,7 @@ func OfSettings(config fleet.ClusterConfig) api.Cluster {
 		MaxAgents:           config.MaxAgents,
 		ReplicationMode:     config.ReplicationMode,
 		Selection:           config.Selection,
-		Status:              fleet.ClusterUnknown,
+		Status:              api.ClusterUnknown,
 		RoleLease:           config.RoleLease,
 		TransferTimeout:     config.TransferTimeout,
 		DeadLetterRetention: config.DeadLetterRetention,

@@ -34,7 +34,7 @@ func (ClusterPatch) Schema(schemas huma.Registry) *huma.Schema {
 }
 
 // ClusterChanges describes a patch: the settings that can change after creation.
-type ClusterChanges fleet.ClusterConfig
+type ClusterChanges api.ClusterConfig
 
 // TransformSchema implements huma.SchemaTransformer.
 func (ClusterChanges) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
@@ -109,7 +109,7 @@ func tagged(c api.Cluster, err error) (*clusterOutput, error) {
 	return &clusterOutput{ETag: etag(c.Revision), Body: c}, nil
 }
 
-func (h *Handlers) create(ctx context.Context, in *rest.Body[fleet.ClusterConfig]) (*clusterOutput, error) {
+func (h *Handlers) create(ctx context.Context, in *rest.Body[api.ClusterConfig]) (*clusterOutput, error) {
 	config := in.Body.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, rest.Invalid("body", err)
@@ -158,8 +158,8 @@ func (h *Handlers) replace(ctx context.Context, in *replaceInput) (*clusterOutpu
 	if err := h.noneMatches(ctx, in.ID, in.IfNoneMatch); err != nil {
 		return nil, err
 	}
-	return tagged(h.Configure(ctx, in.ID, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
-		config := fleet.ClusterConfig(in.Body)
+	return tagged(h.Configure(ctx, in.ID, expected, func(current api.ClusterConfig) (api.ClusterConfig, error) {
+		config := api.ClusterConfig(in.Body)
 		config.Name = in.ID
 		config.ReplicationMode = cmp.Or(config.ReplicationMode, current.ReplicationMode)
 		config.Shards = cmp.Or(config.Shards, current.Shards)
@@ -172,7 +172,7 @@ func (h *Handlers) update(ctx context.Context, in *updateInput) (*clusterOutput,
 	if err != nil {
 		return nil, err
 	}
-	return tagged(h.Configure(ctx, in.ID, expected, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+	return tagged(h.Configure(ctx, in.ID, expected, func(c api.ClusterConfig) (api.ClusterConfig, error) {
 		return c.Changed(in.Body)
 	}))
 }

@@ -46,7 +46,7 @@ func (h *Handlers) Register(routes rest.API) {
 		h.cancel, rest.Status(http.StatusAccepted))
 }
 
-type drainOutput = rest.StatusOutput[fleet.DrainRecord]
+type drainOutput = rest.StatusOutput[api.DrainRecord]
 
 func (h *Handlers) drainAgent(ctx context.Context, in *rest.To[*api.DrainRequest]) (*drainOutput, error) {
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
@@ -72,19 +72,19 @@ func (h *Handlers) drainAgents(ctx context.Context, in *rest.To[api.DrainAgentsR
 
 // start starts a Drain workflow, and waits for the end of a dry run.
 func (h *Handlers) start(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*drainOutput, error) {
-	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
+	timeout := api.Duration(api.DefaultDrainTimeout)
 	if r.Deadline != "" {
-		d, err := fleet.ParseDuration(r.Deadline)
-		if err == nil && (d < 0 || d > fleet.MaxDrainTimeout) {
-			err = fmt.Errorf("must be between 0s and %s", fleet.MaxDrainTimeout)
+		d, err := api.ParseDuration(r.Deadline)
+		if err == nil && (d < 0 || d > api.MaxDrainTimeout) {
+			err = fmt.Errorf("must be between 0s and %s", api.MaxDrainTimeout)
 		}
 		if err != nil {
 			return nil, rest.Invalid("body.deadline", err)
 		}
-		timeout = fleet.Duration(d)
+		timeout = api.Duration(d)
 	}
 	for _, agent := range r.Agents {
-		if k := c.Cordons.Of(agent); !r.DryRun && k != nil && k.Status == fleet.AgentDraining {
+		if k := c.Cordons.Of(agent); !r.DryRun && k != nil && k.Status == api.AgentDraining {
 			return nil, httpapi.Problem(protocol.CodeConflict,
 				"agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
 		}
@@ -118,17 +118,17 @@ func drainSummary(in *contract.DrainInput) string {
 }
 
 // newDrainRecord is a drain as it stands when it starts.
-func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
-	record := fleet.DrainRecord{ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason,
+func newDrainRecord(in *contract.DrainInput, now time.Time) api.DrainRecord {
+	record := api.DrainRecord{ID: in.ID, Cluster: in.Cluster, Status: api.DrainRunning, Reason: in.Reason,
 		Timeout: in.Timeout, MaxParallel: in.MaxParallel, RequestedAt: now.UTC()}
 	for _, agent := range in.Agents {
-		record.Agents = append(record.Agents, fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting})
+		record.Agents = append(record.Agents, api.AgentDrain{AgentID: agent, Status: api.DrainWaiting})
 	}
 	return record
 }
 
 func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*drainOutput, error) {
-	var record fleet.DrainRecord
+	var record api.DrainRecord
 	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run",
 		func(ctx context.Context, _ bool) (_ bool, err error) {
 			record, err = h.drain(ctx, &rest.RecordID{ID: id})
@@ -138,28 +138,28 @@ func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*drainOutput, er
 }
 
 // drains are the records of drains.
-func (h *Handlers) drains() store.Records[fleet.DrainRecord] {
-	return store.Records[fleet.DrainRecord]{Store: h.Store, Query: contract.DrainQuery, Partial: partialDrain}
+func (h *Handlers) drains() store.Records[api.DrainRecord] {
+	return store.Records[api.DrainRecord]{Store: h.Store, Query: contract.DrainQuery, Partial: partialDrain}
 }
 
-func (h *Handlers) drain(ctx context.Context, in *rest.RecordID) (fleet.DrainRecord, error) {
+func (h *Handlers) drain(ctx context.Context, in *rest.RecordID) (api.DrainRecord, error) {
 	workflowID, ok := contract.DrainWorkflowID(in.ID)
 	return rest.RecordOf(ctx, h.Core, h.drains(), workflowID, ok, protocol.CodeUnknownDrain)
 }
 
 // partialDrain is what Temporal itself knows of a drain.
-func partialDrain(k store.Known) (fleet.DrainRecord, bool) {
+func partialDrain(k store.Known) (api.DrainRecord, bool) {
 	id, ok := contract.DrainOfWorkflowID(k.WorkflowID)
-	return fleet.DrainRecord{ID: id, Status: store.Standing(k, fleet.DrainRunning, fleet.DrainFailed), Error: k.Why,
-		Agents: []fleet.AgentDrain{}, RequestedAt: k.StartedAt}, ok
+	return api.DrainRecord{ID: id, Status: store.Standing(k, api.DrainRunning, api.DrainFailed), Error: k.Why,
+		Agents: []api.AgentDrain{}, RequestedAt: k.StartedAt}, ok
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.DrainRecord], error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[api.DrainRecord], error) {
 	query := rest.OfType(contract.DrainWorkflow, rest.Filter(contract.AttrCluster, in.Cluster))
 	return rest.PageOf(ctx, h.Core, "list drains", h.drains().Page, query, in.RecordPageInput)
 }
 
-func (h *Handlers) cancel(ctx context.Context, in *rest.RecordID) (fleet.DrainRecord, error) {
+func (h *Handlers) cancel(ctx context.Context, in *rest.RecordID) (api.DrainRecord, error) {
 	record, err := h.drain(ctx, in)
 	if err != nil {
 		return record, err

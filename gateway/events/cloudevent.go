@@ -42,7 +42,7 @@ func (t *told) encode(s seal) {
 
 // subjectOf is what an event is about.
 func subjectOf(e *fleet.Event) string {
-	what, _, _ := strings.Cut(strings.TrimPrefix(string(e.Type), fleet.EventPrefix), ".")
+	what, _, _ := strings.Cut(strings.TrimPrefix(string(e.Type), api.EventPrefix), ".")
 	switch {
 	case what == "run", what == "step":
 		return "runs/" + e.ID
@@ -99,12 +99,12 @@ func ofHub(hub string, read *contract.ReadEventsResult, ask contract.ReadEventsI
 	for _, e := range read.Events {
 		id := prefix + strconv.FormatInt(e.Seq, 10)
 		switch {
-		case e.Type == fleet.EventTaskCompleted:
-			id = taskEventID(e.TaskID, fleet.TaskCompleted)
-		case e.Type == fleet.EventTaskRunning && e.Attempt == 1 && e.QueuedAt != nil:
-			queued := fleet.Event{Type: fleet.EventTaskQueued, Time: *e.QueuedAt, EventData: fleet.EventData{
+		case e.Type == api.EventTaskCompleted:
+			id = taskEventID(e.TaskID, api.TaskCompleted)
+		case e.Type == api.EventTaskRunning && e.Attempt == 1 && e.QueuedAt != nil:
+			queued := fleet.Event{Type: api.EventTaskQueued, Time: *e.QueuedAt, EventData: api.EventData{
 				Cluster: e.Cluster, Tenant: e.Tenant, TaskID: e.TaskID, TaskType: e.TaskType}}
-			list = append(list, told{id: taskEventID(e.TaskID, fleet.TaskQueued), Event: queued})
+			list = append(list, told{id: taskEventID(e.TaskID, api.TaskQueued), Event: queued})
 		}
 		list = append(list, told{id: id, Event: e})
 	}
@@ -120,11 +120,11 @@ func before(events []fleet.Event) time.Time {
 }
 
 // taskEventID names the event that a task has reached a status that it reaches once.
-func taskEventID(task string, status fleet.TaskStatus) string { return task + "." + string(status) }
+func taskEventID(task string, status api.TaskStatus) string { return task + "." + string(status) }
 
 // gap says that events may be missing.
 func gap(now time.Time, cluster, reason string, count int64) told {
-	e := fleet.Event{Type: fleet.EventGap, Time: now.UTC(), EventData: fleet.EventData{Cluster: cluster, Reason: reason,
+	e := fleet.Event{Type: api.EventGap, Time: now.UTC(), EventData: api.EventData{Cluster: cluster, Reason: reason,
 		Count: int(count)}}
 	which := fnv.New32a()
 	_, _ = which.Write([]byte(cluster + "\x00" + reason))

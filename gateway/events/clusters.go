@@ -11,9 +11,9 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
@@ -240,7 +240,7 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 			r.publishWith(ctx, read.Changed, events, func(p *position) { p.hubs[h.id] = mark })
 		}
 		ask = contract.ReadEventsInput{Process: read.Process, After: read.Seq, Hints: read.Hints,
-			Wait: fleet.Duration(hubHold)}
+			Wait: api.Duration(hubHold)}
 		begin()
 	}
 }

@@ -13,25 +13,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func TestEventFilter(t *testing.T) {
 	t.Parallel()
-	data := fleet.EventData{Cluster: "c", AgentID: "a-1", PreviousAgentID: "a-0", TaskID: "t-1", TaskType: "model",
+	data := api.EventData{Cluster: "c", AgentID: "a-1", PreviousAgentID: "a-0", TaskID: "t-1", TaskType: "model",
 		Tenant: "film"}
-	running := fleet.Event{Type: fleet.EventTaskRunning, EventData: data}
-	lost := fleet.Event{Type: fleet.EventAgentLost, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}
+	running := fleet.Event{Type: api.EventTaskRunning, EventData: data}
+	lost := fleet.Event{Type: api.EventAgentLost, EventData: api.EventData{Cluster: "c", AgentID: "a-1"}}
 	calls := eventFilter{types: []string{"task.queued@model"}}
-	for end, isCall := range map[fleet.AttemptOutcome]bool{fleet.AttemptFailed: true, fleet.AttemptReturned: false,
+	for end, isCall := range map[api.AttemptOutcome]bool{api.AttemptFailed: true, api.AttemptReturned: false,
 		"": false} {
 		queued := running
-		queued.Type, queued.AttemptEnd = fleet.EventTaskQueued, end
+		queued.Type, queued.AttemptEnd = api.EventTaskQueued, end
 		require.Equal(t, isCall, calls.allows(&queued), "%q", end)
 	}
-	missing := fleet.Event{Type: fleet.EventGap}
-	elsewhere := fleet.Event{Type: fleet.EventGap, EventData: fleet.EventData{Cluster: "other"}}
+	missing := fleet.Event{Type: api.EventGap}
+	elsewhere := fleet.Event{Type: api.EventGap, EventData: api.EventData{Cluster: "other"}}
 	for _, c := range []struct {
 		filter eventFilter
 		want   string // of running, lost, missing, elsewhere
@@ -167,8 +168,8 @@ func FuzzParsePosition(f *testing.F) {
 func someEvents(from, n int) []told {
 	events := make([]told, n)
 	for i := range events {
-		events[i] = told{id: fmt.Sprint(from + i), Event: fleet.Event{Type: fleet.EventAgentJoined,
-			EventData: fleet.EventData{Count: from + i}}}
+		events[i] = told{id: fmt.Sprint(from + i), Event: fleet.Event{Type: api.EventAgentJoined,
+			EventData: api.EventData{Count: from + i}}}
 	}
 	return events
 }
@@ -209,25 +210,25 @@ func TestCloudEvent(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for want, e := range map[string]fleet.Event{
-		"agents/a-1": {Type: fleet.EventAgentLost, EventData: fleet.EventData{AgentID: "a-1", ID: "x"}},
-		"tasks/t-1": {Type: fleet.EventTaskRunning,
-			EventData: fleet.EventData{TaskID: "t-1", AgentID: "a-1"}},
-		"failovers/c:a-1:1": {Type: fleet.EventFailoverEnded,
-			EventData: fleet.EventData{ID: "c:a-1:1", AgentID: "a-1"}},
-		"schedules/acme:n": {Type: fleet.EventScheduleFailed, EventData: fleet.EventData{ID: "acme:n"}},
-		"drains/c:d-1":     {Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "c:d-1"}},
-		"lanes/cap/gpu":    {Type: fleet.EventLanePaused, EventData: fleet.EventData{Lane: "cap/gpu"}},
-		"":                 {Type: fleet.EventGap},
-		"tasks/t-2": {Type: fleet.EventHealing, EventData: fleet.EventData{TaskID: "t-2", AgentID: "a-1",
+		"agents/a-1": {Type: api.EventAgentLost, EventData: api.EventData{AgentID: "a-1", ID: "x"}},
+		"tasks/t-1": {Type: api.EventTaskRunning,
+			EventData: api.EventData{TaskID: "t-1", AgentID: "a-1"}},
+		"failovers/c:a-1:1": {Type: api.EventFailoverEnded,
+			EventData: api.EventData{ID: "c:a-1:1", AgentID: "a-1"}},
+		"schedules/acme:n": {Type: api.EventScheduleFailed, EventData: api.EventData{ID: "acme:n"}},
+		"drains/c:d-1":     {Type: api.EventDrainStarted, EventData: api.EventData{ID: "c:d-1"}},
+		"lanes/cap/gpu":    {Type: api.EventLanePaused, EventData: api.EventData{Lane: "cap/gpu"}},
+		"":                 {Type: api.EventGap},
+		"tasks/t-2": {Type: api.EventHealing, EventData: api.EventData{TaskID: "t-2", AgentID: "a-1",
 			ID: "x"}},
-		"lanes/shard/3":       {Type: fleet.EventHealing, EventData: fleet.EventData{Lane: "shard/3", ID: "x"}},
-		"agents/a-2":          {Type: fleet.EventHealing, EventData: fleet.EventData{AgentID: "a-2", ID: "x"}},
-		"agents/a-1 (leader)": {Type: fleet.EventLeaderElected, EventData: fleet.EventData{AgentID: "a-1"}},
+		"lanes/shard/3":       {Type: api.EventHealing, EventData: api.EventData{Lane: "shard/3", ID: "x"}},
+		"agents/a-2":          {Type: api.EventHealing, EventData: api.EventData{AgentID: "a-2", ID: "x"}},
+		"agents/a-1 (leader)": {Type: api.EventLeaderElected, EventData: api.EventData{AgentID: "a-1"}},
 	} {
 		require.Equal(t, strings.TrimSuffix(want, " (leader)"), subjectOf(&e), e.Type)
 	}
 	list := ofCluster("c", &contract.ClusterEvents{CreatedAt: at, Seq: 3, Events: []fleet.Event{
-		{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c",
+		{Seq: 3, Type: api.EventAgentLost, Time: at, EventData: api.EventData{Cluster: "c",
 			AgentID: "a-1"}}}}, contract.EventsSince{})
 	list[0].encode(seal{})
 	var fields map[string]any
@@ -245,16 +246,16 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(attempt int) []told {
 		return ofHub("h", &contract.ReadEventsResult{Process: "p", Seq: 5,
-			Events: []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second),
-				EventData: fleet.EventData{
+			Events: []fleet.Event{{Seq: 5, Type: api.EventTaskRunning, Time: at.Add(time.Second),
+				EventData: api.EventData{
 					Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}},
 			contract.ReadEventsInput{})
 	}
 	first := run(1)
 	require.Len(t, first, 2)
 	require.Equal(t, "t-1.queued", first[0].id, "as visibility calls it")
-	require.Equal(t, fleet.Event{Type: fleet.EventTaskQueued, Time: at,
-		EventData: fleet.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
+	require.Equal(t, fleet.Event{Type: api.EventTaskQueued, Time: at,
+		EventData: api.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
 	require.Equal(t, "h.p.5", first[1].id)
 	require.Len(t, run(2), 1)
 }
@@ -264,7 +265,7 @@ func TestFewReadThePastAtOnce(t *testing.T) {
 	t.Parallel()
 	f := New(Options{})
 	of := func(id string) context.Context {
-		return access.With(t.Context(), access.Identity{Kind: access.KindToken, ID: id})
+		return access.With(t.Context(), access.Identity{Kind: api.IdentityToken, ID: id})
 	}
 	full := func(id string) {
 		t.Helper()
@@ -283,7 +284,7 @@ func TestFewReadThePastAtOnce(t *testing.T) {
 		}
 	}
 	full("another")
-	tenants := access.With(t.Context(), access.Identity{Kind: access.KindToken, ID: "x", Tenant: "acme"})
+	tenants := access.With(t.Context(), access.Identity{Kind: api.IdentityToken, ID: "x", Tenant: "acme"})
 	done[0]()
 	done[1]()
 	for range pastOfOne {
@@ -295,7 +296,7 @@ func TestFewReadThePastAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	again, err := f.turn(tenants)
 	require.NoError(t, err)
-	gone, leave := context.WithCancel(access.With(t.Context(), access.Identity{Kind: access.KindToken, ID: "y",
+	gone, leave := context.WithCancel(access.With(t.Context(), access.Identity{Kind: api.IdentityToken, ID: "y",
 		Tenant: "acme"}))
 	leave()
 	_, err = f.turn(gone)
@@ -316,7 +317,7 @@ func TestGapTellsATenantNothingOfTheFleet(t *testing.T) {
 	e := gap(time.Now(), "c", "hub h-1 did not answer", 7)
 	require.Same(t, &e, (&eventFilter{}).shown(&e))
 	shown := (&eventFilter{tenant: "film"}).shown(&e)
-	require.Equal(t, fleet.EventData{Reason: "some events are not known"}, shown.EventData)
+	require.Equal(t, api.EventData{Reason: "some events are not known"}, shown.EventData)
 	require.Equal(t, e.id, shown.id, "it is the same event")
 	require.Equal(t, e.Time, shown.Time)
 }

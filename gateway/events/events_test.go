@@ -113,12 +113,12 @@ func (f *fakeFleet) hub(id, process string) {
 }
 
 // decides has a cluster keep an event; unless hub is empty, that hub knows of it.
-func (f *fakeFleet) decides(cluster, hub string, kind fleet.EventType, agent string) {
+func (f *fakeFleet) decides(cluster, hub string, kind api.EventType, agent string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.clusters[cluster]
 	c.length++
-	c.log.Add(fleet.Event{Type: kind, Time: time.Now(), EventData: fleet.EventData{Cluster: cluster, AgentID: agent}},
+	c.log.Add(fleet.Event{Type: kind, Time: time.Now(), EventData: api.EventData{Cluster: cluster, AgentID: agent}},
 		8)
 	if h := f.hubs[hub]; h != nil {
 		h.hints++
@@ -245,7 +245,7 @@ func (h fakeHistories) GetWorkflowExecutionHistory(
 }
 
 // marked is what a change of a task's mark leaves in its history; "": the mark was removed.
-func marked(status fleet.TaskStatus, at time.Time) *historypb.HistoryEvent {
+func marked(status api.TaskStatus, at time.Time) *historypb.HistoryEvent {
 	fields := map[string]*commonpb.Payload{contract.AttrStatusAt.GetName(): payload(at)}
 	if status != "" {
 		fields[contract.AttrStatus.GetName()] = payload(status)
@@ -434,10 +434,10 @@ func follow(t *testing.T, h http.Handler, query, last string) *follower {
 			}
 			f.events = append(f.events, *event)
 			about := event.Subject
-			if event.Type == fleet.EventGap {
+			if event.Type == api.EventGap {
 				about = event.Data.Reason
 			}
-			f.lines = append(f.lines, strings.TrimPrefix(string(event.Type), fleet.EventPrefix)+" "+about)
+			f.lines = append(f.lines, strings.TrimPrefix(string(event.Type), api.EventPrefix)+" "+about)
 			f.mu.Unlock()
 		}
 	}()
@@ -506,24 +506,24 @@ func pass(d time.Duration) {
 }
 
 func running(task string) fleet.Event {
-	return fleet.Event{Type: fleet.EventTaskRunning, EventData: fleet.EventData{Cluster: "c", TaskID: task,
+	return fleet.Event{Type: api.EventTaskRunning, EventData: api.EventData{Cluster: "c", TaskID: task,
 		AgentID: "a-1", Attempt: 2}}
 }
 
 func TestEventsComeFromAllSources(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
-		f.decides("c", "", fleet.EventAgentJoined, "before")
+		f.decides("c", "", api.EventAgentJoined, "before")
 		f.task("before", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 		pass(time.Second)
 		l := follow(t, h, "", "")
 		defer l.leave()
 		require.Empty(t, l.told(), "what happened before is no news")
 
-		f.decides("c", "hub-1", fleet.EventAgentLost, "a-1")
+		f.decides("c", "hub-1", api.EventAgentLost, "a-1")
 		require.Equal(t, []string{"agent.lost agents/a-1"}, l.told(), "at once")
 		f.sees("hub-1", running("t-1"))
 		require.Equal(t, []string{"task.running tasks/t-1"}, l.told(), "at once")
-		f.decides("c", "", fleet.EventLeaderElected, "a-2")
+		f.decides("c", "", api.EventLeaderElected, "a-2")
 		pass(time.Second)
 		require.Equal(t, []string{"leader.elected agents/a-2"}, l.told(), "also what no hub knows")
 		f.task("t-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
@@ -533,7 +533,7 @@ func TestEventsComeFromAllSources(t *testing.T) {
 			l.told())
 
 		f.cluster("later")
-		f.decides("later", "", fleet.EventClusterCreated, "")
+		f.decides("later", "", api.EventClusterCreated, "")
 		pass(6 * time.Second)
 		require.Equal(t, []string{"cluster.created "}, l.told(),
 			"of a cluster that is made meanwhile, from its beginning")
@@ -549,7 +549,7 @@ func TestEventIsToldOnce(t *testing.T) {
 		e.Attempt, e.QueuedAt = 1, &now
 		f.sees("hub-1", e)
 		done := running("t-1")
-		done.Type = fleet.EventTaskCompleted
+		done.Type = api.EventTaskCompleted
 		f.sees("hub-1", done)
 		require.Equal(t, []string{"task.queued tasks/t-1", "task.running tasks/t-1", "task.completed tasks/t-1"},
 			l.told())
@@ -625,7 +625,7 @@ func TestNothingIsAskedWhileNobodyListens(t *testing.T) {
 		require.Equal(t, begin, f.all(), "nothing is asked any more")
 		again := follow(t, h, "", "")
 		defer again.leave()
-		f.decides("c", "hub-1", fleet.EventAgentLost, "a-1")
+		f.decides("c", "hub-1", api.EventAgentLost, "a-1")
 		require.Equal(t, []string{"agent.lost agents/a-1"}, again.told(), "and it begins again")
 	})
 }
@@ -633,16 +633,16 @@ func TestNothingIsAskedWhileNobodyListens(t *testing.T) {
 func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
 		l := follow(t, h, "", "")
-		f.decides("c", "hub-1", fleet.EventAgentJoined, "a-1")
+		f.decides("c", "hub-1", api.EventAgentJoined, "a-1")
 		f.sees("hub-1", running("t-1"))
 		require.Len(t, l.told(), 2)
 		last := l.leave()
 
-		f.decides("c", "hub-1", fleet.EventAgentLost, "a-1")
+		f.decides("c", "hub-1", api.EventAgentLost, "a-1")
 		f.sees("hub-1", running("t-2"))
 		f.task("t-3", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 		f.cluster("new")
-		f.decides("new", "", fleet.EventClusterCreated, "")
+		f.decides("new", "", api.EventClusterCreated, "")
 		pass(20 * time.Second)
 		other, stop := serve(f)
 		defer stop()
@@ -651,7 +651,7 @@ func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
 		slices.Sort(got)
 		require.Equal(t, []string{"agent.lost agents/a-1", "cluster.created ", "task.queued tasks/t-3",
 			"task.running tasks/t-2"}, got, "all of it, and nothing twice")
-		f.decides("c", "hub-1", fleet.EventAgentRecovered, "a-1")
+		f.decides("c", "hub-1", api.EventAgentRecovered, "a-1")
 		require.Equal(t, []string{"agent.recovered agents/a-1"}, l.told())
 		last = l.leave()
 
@@ -659,7 +659,7 @@ func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
 		l = follow(t, other, "", last)
 		pass(10 * time.Minute)
 		last = l.leave()
-		f.decides("c", "hub-1", fleet.EventAgentLeft, "a-1")
+		f.decides("c", "hub-1", api.EventAgentLeft, "a-1")
 		l = follow(t, h, "", last)
 		defer l.leave()
 		require.Equal(t, []string{"agent.left agents/a-1"}, l.told())
@@ -669,12 +669,12 @@ func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
 func TestGaps(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
 		l := follow(t, h, "", "")
-		f.decides("c", "hub-1", fleet.EventAgentJoined, "a-1")
+		f.decides("c", "hub-1", api.EventAgentJoined, "a-1")
 		f.sees("hub-1", running("t-1"))
 		require.Len(t, l.told(), 2)
 		last := l.leave()
 		for i := range 10 {
-			f.decides("c", "", fleet.EventAgentJoined, fmt.Sprint("b-", i))
+			f.decides("c", "", api.EventAgentJoined, fmt.Sprint("b-", i))
 			f.sees("hub-1", running("t-1"))
 		}
 		l = follow(t, h, "type=gap", last)
@@ -713,7 +713,7 @@ func TestSilentHubAndTemporalAway(t *testing.T) {
 		l := follow(t, h, "", "")
 		pass(6 * time.Second)
 		require.Empty(t, l.told())
-		f.decides("c", "", fleet.EventAgentLost, "a-1")
+		f.decides("c", "", api.EventAgentLost, "a-1")
 		pass(time.Second)
 		require.Equal(t, []string{"agent.lost agents/a-1"}, l.told(), "the others go on")
 		f.mu.Lock()
@@ -726,7 +726,7 @@ func TestSilentHubAndTemporalAway(t *testing.T) {
 		f.mu.Unlock()
 		pass(time.Minute)
 		require.Empty(t, l.told())
-		f.decides("c", "hub-1", fleet.EventAgentJoined, "a-1")
+		f.decides("c", "hub-1", api.EventAgentJoined, "a-1")
 		f.mu.Lock()
 		f.down = false
 		f.mu.Unlock()
@@ -750,9 +750,9 @@ func TestSilentHubAndTemporalAway(t *testing.T) {
 
 func TestPastOnly(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
-		f.decides("c", "", fleet.EventAgentJoined, "long-ago")
+		f.decides("c", "", api.EventAgentJoined, "long-ago")
 		pass(30 * time.Minute)
-		f.decides("c", "", fleet.EventAgentLost, "a-1")
+		f.decides("c", "", api.EventAgentLost, "a-1")
 		for _, task := range []string{"t-1", "t-2", "t-3"} { // more than the hub tells in one answer
 			f.sees("hub-1", running(task))
 		}
@@ -775,9 +775,9 @@ func TestPastHasEveryMark(t *testing.T) {
 			info.SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
 		})
 		f.marks = map[string][]*historypb.HistoryEvent{contract.TaskWorkflowID("t-1"): {
-			marked(fleet.TaskReview, ago(40*time.Minute)), marked("", ago(30*time.Minute)),
-			marked(fleet.TaskDeadLetter, ago(20*time.Minute)), marked("", ago(10*time.Minute)),
-			marked(fleet.TaskDeadLetter, at), marked("", at),
+			marked(api.TaskReview, ago(40*time.Minute)), marked("", ago(30*time.Minute)),
+			marked(api.TaskDeadLetter, ago(20*time.Minute)), marked("", ago(10*time.Minute)),
+			marked(api.TaskDeadLetter, at), marked("", at),
 			{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
 		}}
 		l := follow(t, h, "since=1h&follow=false&type=task", "")
@@ -847,7 +847,7 @@ func TestPastOfATenantReadsItsOwnTasks(t *testing.T) {
 				info.SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
 				info.SearchAttributes.IndexedFields[contract.AttrTenant.GetName()] = payload(tenant)
 			})
-			f.marks[contract.TaskWorkflowID(id)] = []*historypb.HistoryEvent{marked(fleet.TaskReview, at), marked("", at),
+			f.marks[contract.TaskWorkflowID(id)] = []*historypb.HistoryEvent{marked(api.TaskReview, at), marked("", at),
 				{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED}}
 		}
 		l := follow(t, h, "since=1h&follow=false&type=task&tenant=acme", "")
@@ -998,29 +998,29 @@ func TestRunsAndStepsAreTold(t *testing.T) {
 		l := follow(t, h, "type=run,step", "")
 		defer l.leave()
 		begun := time.Now()
-		step := func(id string, status job.StepStatus, why string) job.Entry {
-			return job.Entry{Step: id, Begun: true, Work: job.Work{Status: status, Why: why, StartedAt: &begun}}
+		step := func(id string, status api.StepStatus, why string) api.StepEntry {
+			return api.StepEntry{Step: id, Begun: true, StepWork: api.StepWork{Status: status, Why: why, StartedAt: &begun}}
 		}
-		ledger := &job.Ledger{Job: "j", Status: job.RunRunning, StartedAt: begun, Steps: []job.Entry{
-			step("a", job.StepQueued, ""), step("b", job.StepPending, "")}}
+		ledger := &job.Ledger{Job: "j", Status: api.RunRunning, StartedAt: begun, Steps: []api.StepEntry{
+			step("a", api.StepQueued, ""), step("b", api.StepPending, "")}}
 		f.run("r-1", running, ledger)
 		pass(2 * time.Second)
 		require.Equal(t, []string{"run.started runs/r-1"}, l.told())
 
-		done := fleet.Event{Type: fleet.EventTaskCompleted, EventData: fleet.EventData{Cluster: "c", TaskID: "r-1~a"}}
+		done := fleet.Event{Type: api.EventTaskCompleted, EventData: api.EventData{Cluster: "c", TaskID: "r-1~a"}}
 		f.sees("hub-1", done)
 		f.mu.Lock()
 		ended := time.Now()
-		job.EndWork(&ledger.Steps[0].Work, job.StepCompleted, "", ended)
+		job.EndWork(&ledger.Steps[0].StepWork, api.StepCompleted, "", ended)
 		f.mu.Unlock()
 		pass(3 * time.Second)
 		require.Equal(t, []string{"step.completed runs/r-1"}, l.told(), "the run goes on")
 
 		f.mu.Lock()
-		ledger.Steps[1].Status, ledger.Steps[1].Why = job.StepBlocked, "decide"
+		ledger.Steps[1].Status, ledger.Steps[1].Why = api.StepBlocked, "decide"
 		at := time.Now()
-		ledger.Steps[1].Attempts = []fleet.Attempt{{Number: 1, EndedAt: &at}}
-		ledger.Status, ledger.Why = job.RunBlocked, "step b: decide"
+		ledger.Steps[1].Attempts = []api.Attempt{{Number: 1, EndedAt: &at}}
+		ledger.Status, ledger.Why = api.RunBlocked, "step b: decide"
 		f.tasks[0].SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("blocked")
 		f.tasks[0].SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
 		f.mu.Unlock()
@@ -1031,10 +1031,10 @@ func TestRunsAndStepsAreTold(t *testing.T) {
 		f.mu.Lock()
 		f.tasks = nil
 		f.mu.Unlock()
-		job.EndWork(&ledger.Steps[1].Work, job.StepFailed, "given up", time.Now())
-		ledger.Steps[1].Elements = []job.Work{{Status: job.StepFailed, Why: "no agent took its task in time",
-			EndedAt: ledger.Steps[1].EndedAt}, {Status: job.StepCompleted, EndedAt: ledger.Steps[1].EndedAt}}
-		ledger.Close(job.RunFailed, "step b failed: given up", time.Now())
+		job.EndWork(&ledger.Steps[1].StepWork, api.StepFailed, "given up", time.Now())
+		ledger.Steps[1].Elements = []api.StepWork{{Status: api.StepFailed, Why: "no agent took its task in time",
+			EndedAt: ledger.Steps[1].EndedAt}, {Status: api.StepCompleted, EndedAt: ledger.Steps[1].EndedAt}}
+		ledger.Close(api.RunFailed, "step b failed: given up", time.Now())
 		f.run("r-1", failed, ledger)
 		pass(11 * time.Second)
 		require.Equal(t, []string{"run.failed runs/r-1", "step.failed runs/r-1", "step.failed runs/r-1"},
@@ -1075,7 +1075,7 @@ func reasons(l *follower) (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.events {
-		all = append(all, strings.TrimPrefix(string(e.Type), fleet.EventPrefix)+": "+e.Data.Reason)
+		all = append(all, strings.TrimPrefix(string(e.Type), api.EventPrefix)+": "+e.Data.Reason)
 	}
 	return all
 }

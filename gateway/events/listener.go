@@ -11,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
@@ -92,7 +93,7 @@ type eventFilter struct {
 // in any case: otherwise a filter would tell it which clusters of others there are.
 func (f *eventFilter) allows(e *fleet.Event) bool {
 	elsewhere := len(f.clusters) > 0 && !slices.Contains(f.clusters, e.Cluster)
-	if e.Type == fleet.EventGap {
+	if e.Type == api.EventGap {
 		return !elsewhere || e.Cluster == "" || f.tenant != ""
 	}
 	switch {
@@ -113,13 +114,13 @@ func (f *eventFilter) allows(e *fleet.Event) bool {
 
 // endsAttempt reports whether an event tells the end of an attempt that an agent had.
 func endsAttempt(e *fleet.Event) bool {
-	return e.Type == fleet.EventTaskCompleted || e.AttemptEnd != "" && e.AttemptEnd != fleet.AttemptReturned
+	return e.Type == api.EventTaskCompleted || e.AttemptEnd != "" && e.AttemptEnd != api.AttemptReturned
 }
 
 // shown is an event as the listener may see it: a gap tells one tenant neither which hubs and clusters there are, nor
 // how much happened in them.
 func (f *eventFilter) shown(e *told) *told {
-	if f.tenant == "" || e.Type != fleet.EventGap {
+	if f.tenant == "" || e.Type != api.EventGap {
 		return e
 	}
 	g := gap(e.Time, "", "some events are not known", 0)
@@ -128,8 +129,8 @@ func (f *eventFilter) shown(e *told) *told {
 }
 
 // ofType reports whether a type is the named one, or below it.
-func ofType(t fleet.EventType, prefix string) bool {
-	rest, ok := strings.CutPrefix(strings.TrimPrefix(string(t), fleet.EventPrefix), prefix)
+func ofType(t api.EventType, prefix string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(string(t), api.EventPrefix), prefix)
 	return ok && (rest == "" || rest[0] == '.' || strings.HasSuffix(prefix, "."))
 }
 
@@ -138,13 +139,13 @@ func parseTypes(list []string) ([]string, error) {
 	var prefixes []string
 	for _, item := range list {
 		for name := range strings.SplitSeq(item, ",") {
-			if aliased := fleet.EventAliases[strings.TrimSpace(name)]; aliased != nil {
+			if aliased := api.EventAliases[strings.TrimSpace(name)]; aliased != nil {
 				prefixes = append(prefixes, aliased...)
 				continue
 			}
-			prefix := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(name), fleet.EventPrefix), "*")
-			if prefix == "" && name != "*" || !slices.ContainsFunc(fleet.EventTypes,
-				func(m fleet.EventMeaning) bool { return prefix == "" || ofType(m.Type, prefix) }) {
+			prefix := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(name), api.EventPrefix), "*")
+			if prefix == "" && name != "*" || !slices.ContainsFunc(api.EventTypes,
+				func(m api.EventMeaning) bool { return prefix == "" || ofType(m.Type, prefix) }) {
 				return nil, errors.New(
 					"names no type of events, nor the beginning of one, such as agent, task.completed or failover")
 			}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -202,19 +203,19 @@ func (f *Feed) pageOfMarks(
 			if m.At.Before(since) {
 				continue
 			}
-			data := fleet.EventData{Cluster: tasks[i].Cluster, Tenant: tasks[i].Tenant, TaskID: tasks[i].ID,
+			data := api.EventData{Cluster: tasks[i].Cluster, Tenant: tasks[i].Tenant, TaskID: tasks[i].ID,
 				TaskType: tasks[i].Type}
 			explain(&data, &m)
 			status := m.Status
 			switch status {
 			case "":
-				status = fleet.TaskQueued
-			case fleet.TaskReview, fleet.TaskDeadLetter:
+				status = api.TaskQueued
+			case api.TaskReview, api.TaskDeadLetter:
 			default:
 				continue
 			}
 			found[i] = append(found[i], told{id: markEventID(tasks[i].ID, status, m.At),
-				Event: fleet.Event{Type: fleet.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
+				Event: fleet.Event{Type: api.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
 		}
 	})
 	return slices.Concat(found...), len(tasks), next, errors.Join(errs...)
@@ -227,5 +228,5 @@ func positionSince(t time.Time) position {
 
 // notBefore drops the events before a time.
 func notBefore(events []told, t time.Time) []told {
-	return slices.DeleteFunc(events, func(e told) bool { return e.Time.Before(t) && e.Type != fleet.EventGap })
+	return slices.DeleteFunc(events, func(e told) bool { return e.Time.Before(t) && e.Type != api.EventGap })
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -95,13 +95,13 @@ func parsePosition(s string) (position, error) {
 	p := position{at: time.UnixMilli(text.At), tasks: time.UnixMilli(text.Tasks), clusters: map[string]clusterMark{},
 		hubs: map[string]hubMark{}}
 	for name, m := range text.Clusters {
-		if fleet.ValidateID("cluster", name) != nil || m[1] < 0 {
+		if api.ValidateID("cluster", name) != nil || m[1] < 0 {
 			return position{}, errPosition
 		}
 		p.clusters[name] = clusterMark{created: time.UnixMilli(m[0]), seq: m[1], at: p.at}
 	}
 	for name, m := range text.Hubs {
-		if fleet.ValidateID("hub", name) != nil || m.Seq < 0 {
+		if api.ValidateID("hub", name) != nil || m.Seq < 0 {
 			return position{}, errPosition
 		}
 		p.hubs[name] = hubMark{process: m.Process, seq: m.Seq, at: p.at}

@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 )
@@ -54,8 +54,8 @@ func (f *Feed) watch(ctx context.Context, in *watchInput) (*huma.StreamResponse,
 				"your token sees only its own tenant's tasks: leave the tenant out")
 		}
 		in.Tenant = rest.Slug(id.Tenant)
-		if tenant, _ := fleet.CutTenant(in.Task); tenant == "" && in.Task != "" {
-			in.Task = fleet.Qualify(id.Tenant, in.Task)
+		if tenant, _ := api.CutTenant(in.Task); tenant == "" && in.Task != "" {
+			in.Task = api.Qualify(id.Tenant, in.Task)
 		}
 	}
 	request, err := readRequest(in, f.seal, time.Now())
@@ -81,7 +81,7 @@ func readRequest(in *watchInput, s seal, now time.Time) (*watchRequest, error) {
 		return nil, httpapi.InvalidField("query.type", err.Error())
 	}
 	for _, cluster := range in.Cluster {
-		if err := fleet.ValidateID("cluster", cluster); err != nil {
+		if err := api.ValidateID("cluster", cluster); err != nil {
 			return nil, httpapi.InvalidField("query.cluster", err.Error())
 		}
 	}
@@ -107,7 +107,7 @@ func readRequest(in *watchInput, s seal, now time.Time) (*watchRequest, error) {
 
 // sinceWhen reads a duration before now, or a time.
 func sinceWhen(text string, now time.Time) (time.Time, error) {
-	if d, err := fleet.ParseDuration(text); err == nil && d >= 0 && d <= maxPast {
+	if d, err := api.ParseDuration(text); err == nil && d >= 0 && d <= maxPast {
 		return now.Add(-d), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)

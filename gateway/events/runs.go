@@ -30,7 +30,7 @@ const (
 // changesOfRun are the changes of a run since a time, as far as visibility knows them.
 func changesOfRun(info *workflowpb.WorkflowExecutionInfo, since time.Time) (changes []told) {
 	run := store.OfRunInfo(info)
-	add := func(status job.RunStatus, at time.Time, mark string) {
+	add := func(status api.RunStatus, at time.Time, mark string) {
 		if !at.Before(since) {
 			e := ofRun(&run, status, at)
 			e.id += mark
@@ -43,19 +43,19 @@ func changesOfRun(info *workflowpb.WorkflowExecutionInfo, since time.Time) (chan
 	attributes := info.GetSearchAttributes().GetIndexedFields()
 	var marked time.Time
 	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &marked)
-	switch mark := job.RunStatus(contract.Keyword(attributes, contract.AttrStatus)); {
+	switch mark := api.RunStatus(contract.Keyword(attributes, contract.AttrStatus)); {
 	case run.Status.Final():
 		add(run.Status, info.GetCloseTime().AsTime(), "")
-	case mark == job.RunBlocked || mark == job.RunPaused: // one that waits has another mark: it needs no person
+	case mark == api.RunBlocked || mark == api.RunPaused: // one that waits has another mark: it needs no person
 		add(mark, marked, "."+strconv.FormatInt(marked.UnixMilli(), 36))
 	}
 	return changes
 }
 
 // ofRun is the event that a run reached a status.
-func ofRun(run *api.RunEntry, status job.RunStatus, at time.Time) told {
+func ofRun(run *api.RunEntry, status api.RunStatus, at time.Time) told {
 	return told{id: "run." + run.ID + "." + string(status), Event: fleet.Event{
-		Type: fleet.RunEvent(string(status)), Time: at.UTC(), EventData: fleet.EventData{Cluster: run.Cluster,
+		Type: api.RunEvent(string(status)), Time: at.UTC(), EventData: api.EventData{Cluster: run.Cluster,
 			Tenant: run.Tenant, ID: run.ID, Job: run.Job}}}
 }
 
@@ -65,10 +65,10 @@ func runsOf(events []told) map[string]time.Time {
 	for i := range events {
 		var run string
 		switch e := &events[i]; e.Type {
-		case fleet.EventRunBlocked, fleet.EventRunCompleted, fleet.EventRunPartial, fleet.EventRunFailed,
-			fleet.EventRunCancelled, fleet.EventRunPaused:
+		case api.EventRunBlocked, api.EventRunCompleted, api.EventRunPartial, api.EventRunFailed,
+			api.EventRunCancelled, api.EventRunPaused:
 			run = e.ID
-		case fleet.EventTaskCompleted, fleet.EventTaskRunning, fleet.EventAttemptFailed:
+		case api.EventTaskCompleted, api.EventTaskRunning, api.EventAttemptFailed:
 			run, _, _, _ = job.CutTaskID(e.TaskID)
 		}
 		if at := events[i].Time; run != "" && runs[run].Before(at) {
@@ -164,7 +164,7 @@ func (f *Feed) changesInRuns(ctx context.Context, events []told, ids []string, s
 	})
 	for i := range events {
 		e := &events[i]
-		if n := slices.Index(ids, e.ID); n >= 0 && e.Type == fleet.RunEvent(string(runs[n].Status)) {
+		if n := slices.Index(ids, e.ID); n >= 0 && e.Type == api.RunEvent(string(runs[n].Status)) {
 			e.Reason = runs[n].Why
 		}
 	}
@@ -174,9 +174,9 @@ func (f *Feed) changesInRuns(ctx context.Context, events []told, ids []string, s
 // changesInRun are the ends of a run and its steps since a time, and which wait for a person; also of elements that did
 // not complete.
 func changesInRun(run *api.Run, since time.Time) (changes []told) {
-	add := func(key string, w *job.Work) {
+	add := func(key string, w *api.StepWork) {
 		at := w.EndedAt
-		if w.Status == job.StepBlocked {
+		if w.Status == api.StepBlocked {
 			at = w.StartedAt
 			if n := len(w.Attempts); n > 0 && w.Attempts[n-1].EndedAt != nil {
 				at = w.Attempts[n-1].EndedAt
@@ -185,26 +185,26 @@ func changesInRun(run *api.Run, since time.Time) (changes []told) {
 		if at == nil {
 			at = &run.StartedAt // it never got as far as a task
 		}
-		if !w.Status.Final() && w.Status != job.StepBlocked || at.Before(since) {
+		if !w.Status.Final() && w.Status != api.StepBlocked || at.Before(since) {
 			return
 		}
 		task := job.TaskID(run.ID, key)
 		changes = append(changes, told{
 			id: "step." + task + "." + string(w.Status) + "." + strconv.FormatInt(at.UnixMilli(), 36),
-			Event: fleet.Event{Type: fleet.StepEvent(string(w.Status)), Time: at.UTC(), EventData: fleet.EventData{
+			Event: fleet.Event{Type: api.StepEvent(string(w.Status)), Time: at.UTC(), EventData: api.EventData{
 				Cluster: run.Cluster, Tenant: run.Tenant, ID: run.ID, Job: run.Job, TaskID: task, Reason: w.Why}}})
 	}
 	for i := range run.Steps {
 		e, waits := &run.Steps[i], false
 		for n := range e.Elements {
 			w := &e.Elements[n]
-			waits = waits || w.Status == job.StepBlocked
-			if w.Status == job.StepBlocked || w.Status == job.StepFailed {
+			waits = waits || w.Status == api.StepBlocked
+			if w.Status == api.StepBlocked || w.Status == api.StepFailed {
 				add(job.ElementKey(e.Step, n), w)
 			}
 		}
 		if !waits { // else the step waits for them
-			add(e.Step, &e.Work)
+			add(e.Step, &e.StepWork)
 		}
 	}
 	if run.Status.Final() && run.EndedAt != nil && !run.EndedAt.Before(since) {

@@ -170,7 +170,7 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 	r.explainMarks(ctx, kept)
 	tasks, runs := kept[:0:0], kept[:0:0]
 	for _, c := range kept {
-		if fleet.OfRun(c.Type) {
+		if api.OfRun(c.Type) {
 			runs = append(runs, c)
 		} else {
 			tasks = append(tasks, c)
@@ -236,11 +236,11 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	}
 	task := store.OfInfo(info)
 	status := task.Status
-	base := fleet.EventData{Cluster: task.Cluster, Tenant: task.Tenant, TaskID: task.ID, TaskType: task.Type}
+	base := api.EventData{Cluster: task.Cluster, Tenant: task.Tenant, TaskID: task.ID, TaskType: task.Type}
 	var changes []told
-	add := func(id string, reached fleet.TaskStatus, at time.Time, data fleet.EventData) {
+	add := func(id string, reached api.TaskStatus, at time.Time, data api.EventData) {
 		if !at.Before(since) {
-			changes = append(changes, told{id: id, run: task.RunID, Event: fleet.Event{Type: fleet.TaskEvent(reached),
+			changes = append(changes, told{id: id, run: task.RunID, Event: fleet.Event{Type: api.TaskEvent(reached),
 				Time: at.UTC(), EventData: data}})
 		}
 	}
@@ -249,21 +249,21 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	if task.WaitsForStart(time.Now()) {
 		queued.Reason, queued.NextAttemptAt = task.Why, task.NextAttemptAt
 	}
-	add(taskEventID(task.ID, fleet.TaskQueued), fleet.TaskQueued, info.GetStartTime().AsTime(), queued)
+	add(taskEventID(task.ID, api.TaskQueued), api.TaskQueued, info.GetStartTime().AsTime(), queued)
 	if status.Final() {
 		add(taskEventID(task.ID, status), status, info.GetCloseTime().AsTime(), base)
 		return changes
 	}
 	marked := task.MarkedAt
-	ending := status == fleet.TaskQueued && (task.Mark != "" || time.Since(marked) < settles)
+	ending := status == api.TaskQueued && (task.Mark != "" || time.Since(marked) < settles)
 	if marked.IsZero() || ending {
 		return changes // or about to: the next look tells
 	}
 	data := base
 	switch status {
-	case fleet.TaskQueued:
+	case api.TaskQueued:
 		explain(&data, &store.Mark{})
-	case fleet.TaskDeadLetter:
+	case api.TaskDeadLetter:
 		if task.DeadLetter != nil {
 			data.Reason = task.DeadLetter.Cause
 		}
@@ -278,9 +278,9 @@ func (r *feedRun) explainMarks(ctx context.Context, changes []told) {
 	r.feed.mu.Lock()
 	for i := range changes {
 		c := &changes[i]
-		again := c.Type == fleet.EventTaskQueued && c.id != taskEventID(c.TaskID, fleet.TaskQueued)
+		again := c.Type == api.EventTaskQueued && c.id != taskEventID(c.TaskID, api.TaskQueued)
 		_, known := r.known[c.id]
-		if (again || c.Type == fleet.EventTaskReview) && !known && len(marked) < maxMarked {
+		if (again || c.Type == api.EventTaskReview) && !known && len(marked) < maxMarked {
 			marked = append(marked, c)
 		}
 	}
@@ -302,7 +302,7 @@ func (r *feedRun) explainMarks(ctx context.Context, changes []told) {
 }
 
 // explain tells what led to a mark: a person's request, or an attempt's end.
-func explain(data *fleet.EventData, m *store.Mark) {
+func explain(data *api.EventData, m *store.Mark) {
 	data.AgentID = m.By.AgentID
 	switch {
 	case m.Status == "" && m.By.By == "":
@@ -317,6 +317,6 @@ func explain(data *fleet.EventData, m *store.Mark) {
 	}
 }
 
-func markEventID(task string, status fleet.TaskStatus, at time.Time) string {
+func markEventID(task string, status api.TaskStatus, at time.Time) string {
 	return taskEventID(task, status) + "." + strconv.FormatInt(at.UnixMilli(), 36)
 }

@@ -25,9 +25,9 @@ import (
 type Handlers struct{ *rest.Core }
 
 type listInput struct {
-	Cluster rest.Slug            `query:"cluster"`
-	Agent   rest.Slug            `query:"agent" doc:"The agent whose work was moved."`
-	Status  fleet.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
+	Cluster rest.Slug          `query:"cluster"`
+	Agent   rest.Slug          `query:"agent" doc:"The agent whose work was moved."`
+	Status  api.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
 	rest.RecordPageInput
 }
 
@@ -66,17 +66,17 @@ func (h *Handlers) start(
 	if err := checkTarget(&view.Cluster, &request, work); err != nil {
 		return accepted, err
 	}
-	if request.TargetAgentID != "" && len(work) > 0 && view.Config.ReplicationMode == fleet.ActiveActive {
+	if request.TargetAgentID != "" && len(work) > 0 && view.Config.ReplicationMode == api.ActiveActive {
 		target := view.Member(request.TargetAgentID)
 		if runs := len(h.work(ctx, view, target.AgentID)); runs >= max(target.MaxTasks, 1) {
 			return accepted, httpapi.Problem(protocol.CodeConflict, fmt.Sprintf("the target has no free slot: it runs %d "+
-				"of %s%s", runs, fleet.Count(target.MaxTasks, "task"), otherTarget))
+				"of %s%s", runs, api.Count(target.MaxTasks, "task"), otherTarget))
 		}
 	}
 	for _, task := range work {
 		request.TaskTypes = append(request.TaskTypes, task.Type)
 	}
-	request.TaskTypes = fleet.SortedSet(request.TaskTypes)
+	request.TaskTypes = api.SortedSet(request.TaskTypes)
 	err = h.Store.Clusters().FailOver(ctx, cluster, request)
 	return api.FailoverAccepted{Cluster: cluster, AgentID: in.ID,
 			FailoverID: contract.NextFailoverID(cluster, view.Member(in.ID), view.Member(in.ID).Failovers)},
@@ -92,7 +92,7 @@ func checkFailed(m *fleet.Member) error {
 	case !m.Connected():
 		return httpapi.Problem(protocol.CodeConflict, "the agent is offline"+since+
 			": its work and roles were moved when it was given up; GET /api/v1/agents/failovers?agent=<id> shows it")
-	case m.Status == fleet.AgentDraining:
+	case m.Status == api.AgentDraining:
 		return httpapi.Problem(protocol.CodeConflict, "the agent is being drained"+since+": its work moves with that")
 	}
 	return httpapi.Problem(protocol.CodeConflict, "the agent is in maintenance"+since+
@@ -111,7 +111,7 @@ func (h *Handlers) checkUnderWay(ctx context.Context, cluster string, m *fleet.M
 	switch {
 	case store.KindOf(err) == store.NotFound: // it is kept no more
 		return nil
-	case err == nil && record.Status == fleet.FailoverRunning:
+	case err == nil && record.Status == api.FailoverRunning:
 		err = httpapi.Problem(protocol.CodeConflict,
 			"failover "+id+" of the agent is under way; ask again when it has ended: GET /api/v1/agents/failovers/"+id)
 	}
@@ -123,7 +123,7 @@ const otherTarget = "; choose another (GET /api/v1/agents?task_type= and capabil
 	"target_agent_id out"
 
 // work lists what an agent runs; nothing when its hub does not answer.
-func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent string) (held []fleet.HeldTask) {
+func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent string) (held []api.HeldTask) {
 	answers, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, &view.Cluster, agent, "tasks",
 		contract.ReadTasksID, contract.ReadTasksInput{Cluster: view.Config.Name, AgentID: agent})
 	if err != nil {
@@ -137,14 +137,14 @@ func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent s
 
 // checkTarget refuses a choice where there is none to make, and a target that cannot take over, or can run none of the
 // work. The cluster decides again when it takes the signal.
-func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []fleet.HeldTask) error {
+func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []api.HeldTask) error {
 	if request.TargetAgentID != "" || len(request.RequiredCapabilities) > 0 || len(request.Affinity) > 0 {
 		const remedy = "; leave target_agent_id, required_capabilities and affinity out"
 		switch mode := c.Config.ReplicationMode; {
-		case mode == fleet.Sharded:
+		case mode == api.Sharded:
 			return httpapi.Problem(protocol.CodeConflict,
 				"the cluster is sharded, so the agent's shards and tasks go to several agents"+remedy)
-		case mode == fleet.ActivePassive && c.Leader != request.AgentID:
+		case mode == api.ActivePassive && c.Leader != request.AgentID:
 			return httpapi.Problem(protocol.CodeConflict, "the agent does not lead its cluster, so nobody takes over "+
 				"from it: its tasks go to the agents that serve their lanes"+remedy+", or fail over the leader")
 		}
@@ -161,44 +161,44 @@ func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []flee
 		return rest.Invalid(location, errors.New("must be another agent than the one whose work is moved"))
 	case member == nil:
 		return rest.Invalid(location, errors.New("must be a member of the agent's cluster"))
-	case member.Status == fleet.AgentMaintenance:
+	case member.Status == api.AgentMaintenance:
 		return httpapi.Problem(protocol.CodeConflict,
 			"the target is in maintenance and takes no work; choose an online agent, or leave target_agent_id out")
-	case member.Status != fleet.AgentOnline:
+	case member.Status != api.AgentOnline:
 		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
 			" and can take no work; choose an online agent, or leave target_agent_id out")
-	case !fleet.HasAll(member.Capabilities, request.RequiredCapabilities):
+	case !api.HasAll(member.Capabilities, request.RequiredCapabilities):
 		return httpapi.Problem(protocol.CodeConflict, "the target lacks some of required_capabilities"+otherTarget)
 	case len(work) == 0 && !member.HandlesAny(failed.TaskTypes):
 		return httpapi.Problem(protocol.CodeConflict, "the target handles none of the agent's task types"+otherTarget)
 	case len(work) > 0 && !slices.ContainsFunc(work, member.CanRun):
 		return httpapi.Problem(protocol.CodeConflict, "the target can run none of the agent's "+
-			fleet.Count(len(work), "task")+": it lacks their types or capabilities"+otherTarget)
+			api.Count(len(work), "task")+": it lacks their types or capabilities"+otherTarget)
 	}
 	return nil
 }
 
 // failovers are the records of failovers.
-func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {
-	return store.Records[fleet.FailoverRecord]{Store: h.Store, Query: contract.FailoverQuery, Partial: partialFailover}
+func (h *Handlers) failovers() store.Records[api.FailoverRecord] {
+	return store.Records[api.FailoverRecord]{Store: h.Store, Query: contract.FailoverQuery, Partial: partialFailover}
 }
 
 // failover returns the newest record with an id.
-func (h *Handlers) failover(ctx context.Context, in *rest.RecordID) (fleet.FailoverRecord, error) {
+func (h *Handlers) failover(ctx context.Context, in *rest.RecordID) (api.FailoverRecord, error) {
 	_, _, _, ok := contract.ParseFailoverID(in.ID)
 	return rest.RecordOf(ctx, h.Core, h.failovers(), contract.FailoverWorkflowID(in.ID), ok,
 		protocol.CodeUnknownFailover)
 }
 
 // Newest are the newest failovers, so many.
-func (h *Handlers) Newest(ctx context.Context, most int) ([]fleet.FailoverRecord, error) {
+func (h *Handlers) Newest(ctx context.Context, most int) ([]api.FailoverRecord, error) {
 	page, err := h.list(ctx, &listInput{RecordPageInput: rest.RecordPageInput{PageSize: most}})
 	return page.Items, err
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.FailoverRecord], error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[api.FailoverRecord], error) {
 	page, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in), in.RecordPageInput)
-	page.Items = slices.DeleteFunc(page.Items, func(r fleet.FailoverRecord) bool {
+	page.Items = slices.DeleteFunc(page.Items, func(r api.FailoverRecord) bool {
 		return in.Status != "" && r.Status != in.Status
 	})
 	return page, err
@@ -209,10 +209,10 @@ func failoverQuery(in *listInput) string {
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	var status string
 	switch in.Status {
-	case "", fleet.FailoverNoTarget: // which may still follow its tasks
-	case fleet.FailoverRunning:
+	case "", api.FailoverNoTarget: // which may still follow its tasks
+	case api.FailoverRunning:
 		status = contract.ExecutionIs(running)
-	case fleet.FailoverFailed: // also of a workflow that failed itself
+	case api.FailoverFailed: // also of a workflow that failed itself
 		status = "ExecutionStatus != " + contract.Quoted(running.String())
 	default:
 		status = contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
@@ -222,10 +222,10 @@ func failoverQuery(in *listInput) string {
 }
 
 // partialFailover is what Temporal itself knows of a failover.
-func partialFailover(k store.Known) (fleet.FailoverRecord, bool) {
+func partialFailover(k store.Known) (api.FailoverRecord, bool) {
 	id, ok := contract.FailoverOfWorkflowID(k.WorkflowID)
 	cluster, agent, epoch, _ := contract.ParseFailoverID(id)
-	return fleet.FailoverRecord{ID: id, Cluster: cluster, FailedAgentID: agent, Epoch: epoch, Error: k.Why,
-		Status:    store.Standing(k, fleet.FailoverRunning, fleet.FailoverFailed),
+	return api.FailoverRecord{ID: id, Cluster: cluster, FailedAgentID: agent, Epoch: epoch, Error: k.Why,
+		Status:    store.Standing(k, api.FailoverRunning, api.FailoverFailed),
 		StartedAt: k.StartedAt, NoticedAt: k.StartedAt, CompletedAt: k.ClosedAt}, ok
 }

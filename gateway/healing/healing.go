@@ -15,7 +15,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -26,10 +25,10 @@ import (
 type Handlers struct{ *rest.Core }
 
 type listInput struct {
-	Cluster rest.Slug           `query:"cluster"`
-	Agent   rest.Slug           `query:"agent"`
-	Type    fleet.HealingType   `query:"type" enum:"failover_agent,reassign_task,rebalance_cluster,drain_agent,reduce_load,restore_agent,report"`
-	Status  fleet.HealingStatus `query:"status" enum:"running,succeeded,failed,planned,skipped,reported" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
+	Cluster rest.Slug          `query:"cluster"`
+	Agent   rest.Slug          `query:"agent"`
+	Type    api.HealingType    `query:"type" enum:"failover_agent,reassign_task,rebalance_cluster,drain_agent,reduce_load,restore_agent,report"`
+	Status  api.HealingOutcome `query:"status" enum:"running,succeeded,failed,planned,skipped,reported" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
 	rest.RecordPageInput
 }
 
@@ -61,7 +60,7 @@ const noHealing = "healing has no schedule in this namespace: start a worker (ma
 
 // status tells how healing stands.
 func (h *Handlers) status(ctx context.Context) (api.HealingStatus, error) {
-	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{},
+	status := api.HealingStatus{State: api.HealingMissing, Running: []api.HealingRecord{},
 		Clusters: []api.HealingCluster{}}
 	d, err := h.describeHealing(ctx)
 	code, _ := rest.Code(err)
@@ -82,7 +81,7 @@ func (h *Handlers) status(ctx context.Context) (api.HealingStatus, error) {
 			CycleInterval: policy.CycleInterval})
 	}
 	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
-	query := healingQuery(&listInput{Status: fleet.HealingRunning})
+	query := healingQuery(&listInput{Status: api.HealingRunning})
 	running, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query,
 		rest.RecordPageInput{PageSize: runningHealing})
 	status.Running = append(status.Running, running.Items...)
@@ -99,7 +98,7 @@ func (h *Handlers) readHealingSchedule(
 		status.State = api.HealingPaused
 	}
 	if intervals := s.GetSpec().GetInterval(); len(intervals) == 1 {
-		status.CycleInterval = fleet.Duration(intervals[0].GetInterval().AsDuration())
+		status.CycleInterval = api.Duration(intervals[0].GetInterval().AsDuration())
 	}
 	if next := info.GetFutureActionTimes(); len(next) > 0 && status.State == api.HealingActive {
 		status.NextCycleAt = store.TimeOf(next[0])
@@ -148,7 +147,7 @@ func (h *Handlers) pauses(pause bool) func(context.Context, *rest.Body[*api.Reas
 // trigger runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
 func (h *Handlers) trigger(
 	ctx context.Context, in *rest.Body[*api.HealingTrigger],
-) (*rest.StatusOutput[fleet.HealingCycleRecord], error) {
+) (*rest.StatusOutput[api.HealingCycleRecord], error) {
 	body := rest.Given(in.Body)
 	request := contract.HealingCycleInput{Cluster: body.Cluster, DryRun: body.DryRun,
 		Reason: cmp.Or(body.Reason, "asked for by hand")}
@@ -168,7 +167,7 @@ func (h *Handlers) trigger(
 	if err != nil {
 		return nil, h.Answer(err, "start a healing cycle", protocol.CodeInternal)
 	}
-	ended, cycle := false, fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()}
+	ended, cycle := false, api.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()}
 	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for a healing cycle",
 		func(ctx context.Context, _ bool) (bool, error) {
 			info, err := h.Store.Describe(ctx, id)
@@ -188,9 +187,9 @@ func (h *Handlers) trigger(
 	return rest.Begun(cycle, ended, err)
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.HealingRecord], error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[api.HealingRecord], error) {
 	page, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in), in.RecordPageInput)
-	page.Items = slices.DeleteFunc(page.Items, func(r fleet.HealingRecord) bool {
+	page.Items = slices.DeleteFunc(page.Items, func(r api.HealingRecord) bool {
 		return in.Status != "" && r.Status != in.Status
 	})
 	return page, err
@@ -202,7 +201,7 @@ func healingQuery(in *listInput) string {
 	status := ""
 	switch in.Status {
 	case "":
-	case fleet.HealingRunning:
+	case api.HealingRunning:
 		status = contract.ExecutionIs(running)
 	default:
 		status = "ExecutionStatus != " + contract.Quoted(running.String())
@@ -212,19 +211,19 @@ func healingQuery(in *listInput) string {
 }
 
 // actions are the records of healing actions.
-func (h *Handlers) actions() store.Records[fleet.HealingRecord] {
-	return store.Records[fleet.HealingRecord]{
+func (h *Handlers) actions() store.Records[api.HealingRecord] {
+	return store.Records[api.HealingRecord]{
 		Store: h.Store, Query: contract.HealingQuery, Partial: partialHealing,
-		Locate: func(r *fleet.HealingRecord, run *commonpb.WorkflowExecution) {
+		Locate: func(r *api.HealingRecord, run *commonpb.WorkflowExecution) {
 			r.WorkflowID, r.RunID = run.GetWorkflowId(), run.GetRunId()
 		},
 	}
 }
 
 // partialHealing is what Temporal itself knows of an action.
-func partialHealing(k store.Known) (fleet.HealingRecord, bool) {
+func partialHealing(k store.Known) (api.HealingRecord, bool) {
 	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(k.WorkflowID)
-	return fleet.HealingRecord{ID: contract.HealingActionID(cluster, kind, target, k.StartedAt), Cluster: cluster,
+	return api.HealingRecord{ID: contract.HealingActionID(cluster, kind, target, k.StartedAt), Cluster: cluster,
 		Type: kind, TargetID: target, Outcome: k.Why, DecidedAt: k.StartedAt, CompletedAt: k.ClosedAt,
-		Status: store.Standing(k, fleet.HealingRunning, fleet.HealingFailed)}, ok
+		Status: store.Standing(k, api.HealingRunning, api.HealingFailed)}, ok
 }

@@ -15,7 +15,6 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/mesh"
@@ -44,9 +43,9 @@ func (in *sendInput) Resolve(ctx huma.Context) []error {
 }
 
 type listInput struct {
-	Type   string      `query:"type" maxLength:"255" doc:"Only of this type."`
-	Tenant rest.Slug   `query:"tenant"`
-	Status mesh.Status `query:"status" enum:"received,dispatched,unmatched,quarantined,discarded"`
+	Type   string            `query:"type" maxLength:"255" doc:"Only of this type."`
+	Tenant rest.Slug         `query:"tenant"`
+	Status api.InboundStatus `query:"status" enum:"received,dispatched,unmatched,quarantined,discarded"`
 	rest.RecordPageInput
 }
 
@@ -86,8 +85,8 @@ func (h *Handlers) Register(routes rest.API) {
 	rest.List(r, "events", "list-quarantine", "GET /quarantine",
 		"List events that could not be dispatched, or whose work died",
 		"Newest first. They wait until a person replays or discards them.",
-		func(ctx context.Context, in *quarantineInput) (rest.Page[mesh.InboundEvent], error) {
-			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: mesh.Quarantined,
+		func(ctx context.Context, in *quarantineInput) (rest.Page[api.InboundEvent], error) {
+			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: api.InboundQuarantined,
 				RecordPageInput: in.RecordPageInput})
 		})
 	rest.Serve(r, "get-quarantined", "GET /quarantine/{id}", "Get an event that is or was in quarantine",
@@ -130,7 +129,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 			return nil, err
 		}
 		if tenant != "" {
-			events[i].Attributes[mesh.AttrTenant] = tenant
+			events[i].Attributes[api.AttrTenant] = tenant
 		}
 		wrong.add(i, batch, events[i].Validate())
 	}
@@ -161,13 +160,13 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 }
 
 // take makes an event durable, or answers what became of it when it came before.
-func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound, err error) {
+func (h *Handlers) take(ctx context.Context, e *api.Envelope) (one api.Inbound, err error) {
 	digest, err := mesh.DigestOf(e)
 	if err != nil {
 		return one, rest.Invalid("body.data", err)
 	}
 	access.Touch(ctx, "event", mesh.InboundID(e))
-	if id := e.Attr(mesh.AttrCorrelation); id != "" { // of a batch the last
+	if id := e.Attr(api.AttrCorrelation); id != "" { // of a batch the last
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
 	if parent := e.Attr(mesh.AttrTraceParent); parent != "" { // what the event starts is in its sender's trace
@@ -195,7 +194,7 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 	return one, nil
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[mesh.InboundEvent], err error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.InboundEvent], err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return page, err
 	}
@@ -204,7 +203,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[mesh
 	page, err = rest.PageOf(ctx, h.Core, "list events", h.Store.InboundEntries().Page, query, in.RecordPageInput)
 	seen := map[string]bool{}
 	// A later run stands for an earlier one: see ForgetRun.
-	page.Items = slices.DeleteFunc(page.Items, func(e mesh.InboundEvent) bool {
+	page.Items = slices.DeleteFunc(page.Items, func(e api.InboundEvent) bool {
 		again := seen[e.ID]
 		seen[e.ID] = true
 		return again
@@ -215,7 +214,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[mesh
 // own is the full id of an event that the request may touch.
 func own(ctx context.Context, id string) (string, error) {
 	full, ok := rest.OwnID(ctx, id)
-	if tenant, _ := fleet.CutTenant(full); !ok || !fleet.IsTaskID(full) || !rest.Sees(ctx, tenant) {
+	if tenant, _ := api.CutTenant(full); !ok || !api.IsTaskID(full) || !rest.Sees(ctx, tenant) {
 		return "", rest.Unknown(protocol.CodeUnknownEvent)
 	}
 	return full, nil
@@ -239,7 +238,7 @@ func (h *Handlers) get(ctx context.Context, in *eventID) (one api.Inbound, err e
 
 // change runs an update of an event.
 func change[In any](
-	ctx context.Context, h *Handlers, id string, update contract.Update[In, mesh.InboundEvent], in In,
+	ctx context.Context, h *Handlers, id string, update contract.Update[In, api.InboundEvent], in In,
 ) (api.Inbound, error) {
 	id, err := own(ctx, id)
 	if err != nil {

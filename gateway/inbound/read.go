@@ -16,7 +16,7 @@ import (
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	"github.com/cloudevents/sdk-go/v2/types"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/mesh"
@@ -31,13 +31,13 @@ const binaryPrefix = "Ce-"
 // deep is refused before it is parsed.
 func read(
 	ctx context.Context, header http.Header, body []byte,
-) (events []mesh.Envelope, batch bool, err error) {
+) (events []api.Envelope, batch bool, err error) {
 	mode := cehttp.NewMessage(header, nil).ReadEncoding()
 	if isJSON := mode == binding.EncodingStructured || mode == binding.EncodingBatch; isJSON {
 		if body, err = textfile.Clean(body); err != nil {
 			return nil, false, rest.Invalid("body", err)
 		}
-		if err := fleet.CheckJSONDepth(body, fleet.MaxJSONDepth); err != nil {
+		if err := api.CheckJSONDepth(body, api.MaxJSONDepth); err != nil {
 			return nil, false, rest.Invalid("body", err)
 		}
 		if !json.Valid(body) {
@@ -65,7 +65,7 @@ func read(
 	var wrong wrongEvents
 	for i, part := range parts {
 		e, err := envelope(ctx, header, part, mode)
-		if errors.Is(err, fleet.ErrTooLarge) {
+		if errors.Is(err, api.ErrTooLarge) {
 			return nil, batch, httpapi.Problem(protocol.CodePayloadTooLarge, fmt.Sprintf(
 				"event %d is larger than 256 KiB; none was taken", i+1))
 		}
@@ -76,7 +76,7 @@ func read(
 }
 
 // wrongEvents are what is wrong with the events of a request.
-type wrongEvents []protocol.ProblemField
+type wrongEvents []api.ProblemField
 
 func (w *wrongEvents) add(i int, batch bool, err error) {
 	if err == nil {
@@ -86,7 +86,7 @@ func (w *wrongEvents) add(i int, batch bool, err error) {
 	if batch {
 		at = fmt.Sprintf("body[%d]", i)
 	}
-	*w = append(*w, protocol.ProblemField{Location: at, Message: err.Error()})
+	*w = append(*w, api.ProblemField{Location: at, Message: err.Error()})
 }
 
 // refusal says that none of the events is taken; nil where nothing is wrong.
@@ -98,7 +98,7 @@ func (w wrongEvents) refusal(batch bool) error {
 		return httpapi.InvalidField(w[0].Location, w[0].Message)
 	}
 	return httpapi.Problem(protocol.CodeInvalidRequest, fmt.Sprintf("none of the batch was taken: %s not valid; "+
-		"send the others without them; errors says where", fleet.Count(len(w), "event")+map[bool]string{
+		"send the others without them; errors says where", api.Count(len(w), "event")+map[bool]string{
 		true: " is", false: " are"}[len(w) == 1]), w...)
 }
 
@@ -144,7 +144,7 @@ func unquoted(text string) (string, error) {
 
 // keyTwice refuses JSON in which an object has a key twice.
 func keyTwice(body []byte) error {
-	if twice, found := errors.AsType[*fleet.FieldError](fleet.CheckJSONKeys(body)); found {
+	if twice, found := errors.AsType[*api.FieldError](api.CheckJSONKeys(body)); found {
 		return httpapi.InvalidField(strings.Replace("body."+twice.Field, ".[", "[", 1), twice.Err.Error())
 	}
 	return nil
@@ -180,11 +180,11 @@ func missing(header http.Header, body []byte, mode binding.Encoding) (names []st
 // envelope reads one event.
 func envelope(
 	ctx context.Context, header http.Header, body []byte, mode binding.Encoding,
-) (e mesh.Envelope, err error) {
+) (e api.Envelope, err error) {
 	if len(body) > mesh.MaxEventBytes {
-		return e, fleet.ErrTooLarge
+		return e, api.ErrTooLarge
 	}
-	e = mesh.Envelope{ContentType: event.ApplicationCloudEventsJSON, Body: body, Attributes: map[string]string{}}
+	e = api.Envelope{ContentType: event.ApplicationCloudEventsJSON, Body: body, Attributes: map[string]string{}}
 	var read *event.Event
 	if mode == binding.EncodingBinary {
 		e.ContentType, e.Headers = header.Get(cehttp.ContentType), map[string]string{}
@@ -199,7 +199,7 @@ func envelope(
 			}
 		}
 		if json.Valid(body) {
-			err = fleet.CheckJSONDepth(body, fleet.MaxJSONDepth)
+			err = api.CheckJSONDepth(body, api.MaxJSONDepth)
 		}
 		if err == nil {
 			message := cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(body)))
@@ -237,7 +237,7 @@ func envelope(
 	}
 	mesh.Complete(&e)
 	if data := mesh.DataOf(&e); data != nil { // in base64 the envelope does not tell
-		err = fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth)
+		err = api.CheckJSONDepth(data, api.MaxJSONValueDepth)
 	}
 	return e, err
 }

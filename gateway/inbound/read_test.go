@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -37,7 +38,7 @@ func TestDataInBase64IsNoDeeperThanAgentsRead(t *testing.T) {
 
 func TestHeadersAreDecodedAsTheBindingSays(t *testing.T) {
 	t.Parallel()
-	binary := func(subject ...string) ([]mesh.Envelope, error) {
+	binary := func(subject ...string) ([]api.Envelope, error) {
 		header := http.Header{"Content-Type": {"application/json"}, "Ce-Specversion": {"1.0"}, "Ce-Id": {"a%20b"},
 			"Ce-Source": {"/s%2fx"}, "Ce-Type": {"t"}, "Ce-Subject": subject, "Ce-Own": {`"x\"y"`}}
 		events, _, err := read(t.Context(), header, []byte(`{"n":1}`))

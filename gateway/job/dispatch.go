@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
@@ -28,11 +27,11 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	if len(r.Inputs) > job.MaxInputsBytes {
 		return api.Run{}, httpapi.Problem(protocol.CodePayloadTooLarge, "inputs are larger than 64 KiB")
 	}
-	if err := fleet.ValidateStartAt(r.StartAt, time.Now()); err != nil {
+	if err := api.ValidateStartAt(r.StartAt, time.Now()); err != nil {
 		return api.Run{}, rest.Invalid("body.start_at", err)
 	}
-	tenant, _ := fleet.CutTenant(name)
-	id, digest := fleet.Qualify(tenant, api.NewRunID()), digestOf(r)
+	tenant, _ := api.CutTenant(name)
+	id, digest := api.Qualify(tenant, api.NewRunID()), digestOf(r)
 	if r.IdempotencyKey != "" {
 		id = contract.KeyedRunID(name, r.IdempotencyKey)
 		if run, err := h.duplicate(ctx, id, digest); err != nil || run.ID != "" {
@@ -62,7 +61,7 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	in := &contract.RunInput{
 		Plan:    *plan,
 		Inputs:  inputs,
-		Origin:  job.Origin{By: rest.Actor(ctx)},
+		Origin:  api.RunOrigin{By: rest.Actor(ctx)},
 		StartAt: r.StartAt.UTC(),
 	}
 	access.Touch(ctx, "run", id)
@@ -78,7 +77,7 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	ledger := job.NewLedger(plan, id, inputs, in.Origin, time.Now().UTC())
 	ledger.Delay(in.StartAt)
 	return api.Run{ID: id, Cluster: d.Cluster, Tenant: tenant, WorkflowID: contract.RunWorkflowID(id),
-		RunLedger: job.RunLedger(*ledger)}, nil
+		Ledger: api.Ledger(*ledger)}, nil
 }
 
 // planned checks the inputs of a run, fills in their defaults, and makes its plan.
@@ -105,7 +104,7 @@ func (h *Handlers) planned(
 // digestOf tells dispatches with one key apart, by their values. When they start makes no difference: +2h is another
 // time whenever it is said.
 func digestOf(r *api.DispatchRequest) string {
-	sum := sha256.Sum256([]byte(fleet.JSONDigest(r.Inputs)))
+	sum := sha256.Sum256([]byte(api.JSONDigest(r.Inputs)))
 	return hex.EncodeToString(sum[:16])
 }
 

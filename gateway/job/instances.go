@@ -9,7 +9,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
@@ -59,14 +58,14 @@ func (h *Handlers) instances(ctx context.Context, in *rest.ByName) (api.JobInsta
 		}
 		i.Status = job.StatusOf(&i.Instance, task.Status)
 		for a := range task.Attempts {
-			if attempt := &task.Attempts[a]; attempt.AgentID != "" && attempt.Outcome != fleet.AttemptReturned {
+			if attempt := &task.Attempts[a]; attempt.AgentID != "" && attempt.Outcome != api.AttemptReturned {
 				i.Agent = attempt.AgentID
 				i.Attempts++
 			}
 		}
 		if at := running[i.TaskID]; at != nil && i.Open() {
-			i.Status, i.Agent, i.Health = job.StepRunning, at.Agent, at.Checked
-			task.Status, task.Why, task.NextAttemptAt = fleet.TaskRunning, "", nil
+			i.Status, i.Agent, i.Health = api.StepRunning, at.Agent, at.Checked
+			task.Status, task.Why, task.NextAttemptAt = api.TaskRunning, "", nil
 		}
 		if i.Open() {
 			task.ShowRecovery(now)
@@ -108,7 +107,7 @@ func (h *Handlers) restart(ctx context.Context, in *restartInput) (done rest.Non
 	switch {
 	case i == nil:
 		return done, httpapi.Problem(protocol.CodeUnknownJob, "the job has no such instance: see its instances")
-	case j.Definition().Type == job.Sysbatch:
+	case j.Definition().Type == api.JobSysbatch:
 		return done, httpapi.Problem(protocol.CodeConflict,
 			"each agent runs its instance of a sysbatch job once: apply a definition that differs to run all again")
 	case !i.Open():

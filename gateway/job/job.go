@@ -16,7 +16,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
@@ -33,7 +32,7 @@ type Handlers struct {
 	// Explain says why tasks wait.
 	Explain func(context.Context, []store.Task)
 	// RoomForSchedules refuses the schedules of a job where there are too many, or where they start too much.
-	RoomForSchedules func(ctx context.Context, name string, schedules []*job.ScheduleTrigger) error
+	RoomForSchedules func(ctx context.Context, name string, schedules []*api.ScheduleTrigger) error
 
 	checking limit.AtOnce // one definition of each tenant is checked at a time, which takes up to seconds
 }
@@ -82,9 +81,9 @@ func (h *Handlers) Register(routes rest.API) {
 		"List the versions of a job's definition",
 		"The newest six, or fewer if they are large, without their definitions: get a job with a version has one. "+
 			"The one in force is the last.",
-		func(ctx context.Context, in *rest.ByName) (rest.Page[job.Version], error) {
+		func(ctx context.Context, in *rest.ByName) (rest.Page[api.JobVersion], error) {
 			_, j, err := h.find(ctx, in.Name)
-			return rest.Page[job.Version]{Items: withoutDefinitions(j.Versions)}, err
+			return rest.Page[api.JobVersion]{Items: withoutDefinitions(j.Versions)}, err
 		})
 	rest.Serve(r, "list-job-instances", "GET /jobs/{name}/instances", "List the instances of a job",
 		"Of a service, system or sysbatch job.", h.instances, rest.Wide, rest.Held)
@@ -175,8 +174,9 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 	}
 	d := shown.Definition
 	out := &jobOutput{Status: http.StatusOK, ETag: `"` + strconv.Itoa(j.Version) + `"`,
-		Body: api.Job{State: job.State(*j), Type: cmp.Or(d.Type, job.Batch), Cluster: d.Cluster, Definition: d}}
-	out.Body.Tenant, _ = fleet.CutTenant(name)
+		Body: api.Job{JobState: api.JobState(*j), Type: cmp.Or(d.Type, api.JobBatch), Cluster: d.Cluster,
+			Definition: d}}
+	out.Body.Tenant, _ = api.CutTenant(name)
 	out.Body.Instances = nil // they have a route of their own
 	out.Body.Versions = withoutDefinitions(j.Versions)
 	if j.Paused == nil {
@@ -186,7 +186,7 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 }
 
 // withoutDefinitions keeps answers small: a definition may have 256 KiB.
-func withoutDefinitions(versions []job.Version) []job.Version {
+func withoutDefinitions(versions []api.JobVersion) []api.JobVersion {
 	versions = slices.Clone(versions)
 	for i := range versions {
 		versions[i].Definition = nil
@@ -200,7 +200,7 @@ func (h *Handlers) turn(ctx context.Context) (done func(), err error) {
 }
 
 // read reads a definition, and answers the full name of its job.
-func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.Definition, *job.Plan, error) {
+func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *api.JobDefinition, *job.Plan, error) {
 	name, ok := rest.OwnID(ctx, in.Name)
 	if !ok {
 		return "", nil, nil, rest.Unknown(protocol.CodeUnknownJob)
@@ -210,7 +210,7 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.
 		return "", nil, nil, err
 	}
 	defer done()
-	tenant, plain := fleet.CutTenant(name)
+	tenant, plain := api.CutTenant(name)
 	d, _, err := flow.ReadOf(plain, in.RawBody)
 	if err != nil {
 		return "", nil, nil, definitionProblem(err, in.RawBody)
@@ -229,8 +229,8 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.
 			errors.New("must be the tenant before the job's name, or be left out"),
 		)
 	}
-	name = fleet.Qualify(tenant, plain)
-	if !fleet.IsScheduleName(name) {
+	name = api.Qualify(tenant, plain)
+	if !api.IsScheduleName(name) {
 		return "", nil, nil, rest.Invalid(
 			"path.name",
 			errors.New("must be a tenant's name, a colon, and the name of a job"),
@@ -253,9 +253,9 @@ func definitionProblem(err error, body []byte) error {
 		return rest.Invalid("body", err)
 	}
 	isJSON := strings.HasPrefix(strings.TrimSpace(string(body)), "{")
-	fields := make([]protocol.ProblemField, 0, len(wrong.Problems))
+	fields := make([]api.ProblemField, 0, len(wrong.Problems))
 	for _, p := range wrong.Problems[:min(len(wrong.Problems), maxProblems)] {
-		field := protocol.ProblemField{Location: "body", Message: p.What}
+		field := api.ProblemField{Location: "body", Message: p.What}
 		if p.Field != "" {
 			field.Location += "." + p.Field
 		}
@@ -328,8 +328,8 @@ func (h *Handlers) apply(ctx context.Context, name string, in contract.ApplyJob)
 const triggersSeen = time.Second
 
 // awaitTriggers waits until the next event finds the job, or some seconds.
-func (h *Handlers) awaitTriggers(ctx context.Context, name string, d *job.Definition) {
-	tenant, plain := fleet.CutTenant(name)
+func (h *Handlers) awaitTriggers(ctx context.Context, name string, d *api.JobDefinition) {
+	tenant, plain := api.CutTenant(name)
 	for _, kind := range d.Events() {
 		query := contract.JobsOn(tenant, kind) + " AND " + contract.Equals(contract.AttrJob.GetName(), plain)
 		_ = h.WaitUntil(ctx, rest.QueryTimeout, "look for a job", func(ctx context.Context, _ bool) (bool, error) {
@@ -382,7 +382,7 @@ func (h *Handlers) troubled(ctx context.Context, jobs []api.JobEntry) []api.JobE
 	defer cancel()
 	now := time.Now()
 	parallel.Each(len(jobs), rest.FanOut, func(n int) {
-		if e := &jobs[n]; e.Type != job.Batch && e.Type != job.Sysbatch && !e.Stopped {
+		if e := &jobs[n]; e.Type != api.JobBatch && e.Type != api.JobSysbatch && !e.Stopped {
 			if j, err := h.Store.Jobs().Get(ctx, e.Name); err == nil {
 				e.Trouble = j.Trouble(now)
 			}

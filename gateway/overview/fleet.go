@@ -10,10 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -43,7 +42,7 @@ type fleetReading struct {
 // clusterReading is one cluster, with what only Temporal knows of its tasks.
 type clusterReading struct {
 	contract.ClusterView
-	waiting     map[fleet.Priority]int64
+	waiting     map[api.Priority]int64
 	oldest      time.Duration // how long the oldest task has waited
 	deadLetters int64
 	reviews     int64 // with the runs and arrays that wait for a person
@@ -99,7 +98,7 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 	for i := range views {
 		if errs[i] == nil {
 			reading.clusters = append(reading.clusters, clusterReading{ClusterView: views[i],
-				waiting: map[fleet.Priority]int64{}})
+				waiting: map[api.Priority]int64{}})
 		} else if code, _ := rest.Code(errs[i]); code != protocol.CodeUnknownCluster {
 			// not deleted since it was listed
 			reading.unread++
@@ -114,8 +113,8 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 		query func(cluster string) string
 		of    func(*clusterReading) *int64
 	}{
-		{tasksWith(fleet.TaskDeadLetter), deadLetters},
-		{tasksWith(fleet.TaskReview), reviews},
+		{tasksWith(api.TaskDeadLetter), deadLetters},
+		{tasksWith(api.TaskReview), reviews},
 		{contract.UndecidedRuns, reviews},
 		{contract.UndecidedArrays, reviews},
 	} {
@@ -123,7 +122,8 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 			return nil, err
 		}
 	}
-	for status, n := range map[mesh.Status]*int64{mesh.Quarantined: &reading.held, mesh.Unmatched: &reading.unmatched} {
+	for status, n := range map[api.InboundStatus]*int64{api.InboundQuarantined: &reading.held,
+		api.InboundUnmatched: &reading.unmatched} {
 		if *n, err = h.Store.Count(ctx, contract.WaitingEvents(status)); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (h *Handlers) readBacklogs(ctx context.Context, clusters []clusterReading) 
 		}
 		c := &clusters[l.cluster]
 		for priority, s := range stats[i].ByPriority {
-			c.waiting[fleet.Priority(priority)] += s.GetApproximateBacklogCount()
+			c.waiting[api.Priority(priority)] += s.GetApproximateBacklogCount()
 		}
 		if s := stats[i].Total; s.GetApproximateBacklogCount() > 0 {
 			c.oldest = max(c.oldest, s.GetApproximateBacklogAge().AsDuration())
@@ -170,9 +170,9 @@ func (h *Handlers) readBacklogs(ctx context.Context, clusters []clusterReading) 
 }
 
 // tasksWith makes the queries for a cluster's tasks with a status.
-func tasksWith(status fleet.TaskStatus) func(cluster string) string {
+func tasksWith(status api.TaskStatus) func(cluster string) string {
 	return func(cluster string) string {
-		return contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status})
+		return contract.TaskQuery(&api.TaskFilter{Cluster: cluster, Status: status})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -178,8 +179,8 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 				c.Config.Name, p.name)
 		}
 		if c.Scaling != nil {
-			m.collectScaling(metrics, c.Config.Name, fleet.ScaleUp, c.Scaling.Ups, c.Scaling.Blocked)
-			m.collectScaling(metrics, c.Config.Name, fleet.ScaleDown, c.Scaling.Downs, c.Scaling.Stuck)
+			m.collectScaling(metrics, c.Config.Name, api.ScaleUp, c.Scaling.Ups, c.Scaling.Blocked)
+			m.collectScaling(metrics, c.Config.Name, api.ScaleDown, c.Scaling.Downs, c.Scaling.Stuck)
 		}
 	}
 	gauge(m.live, float64(m.tell(all, gauge)))
@@ -191,8 +192,8 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // collectScaling tells of one direction of a cluster's scaling; nothing of a cluster that has never had it on.
-func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, cluster string, change fleet.ScaleChange,
-	ends fleet.ScalingEnds, blocked *fleet.Blocked,
+func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, cluster string, change api.ScaleChange,
+	ends fleet.ScalingEnds, blocked *api.ScalingBlocked,
 ) {
 	for outcome, n := range map[string]int64{"succeeded": ends.Succeeded, "failed": ends.Failed} {
 		metrics <- prometheus.MustNewConstMetric(m.scalings, prometheus.CounterValue, float64(n), cluster,
@@ -208,16 +209,16 @@ func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, cluster 
 type gaugeFunc func(desc *prometheus.Desc, value float64, labels ...string)
 
 // healthValues are the cluster statuses as numbers.
-var healthValues = map[fleet.ClusterStatus]float64{fleet.ClusterHealthy: 1, fleet.ClusterDegraded: 0.5,
-	fleet.ClusterCritical: 0}
+var healthValues = map[api.ClusterStatus]float64{api.ClusterHealthy: 1, api.ClusterDegraded: 0.5,
+	api.ClusterCritical: 0}
 
 func (m *fleetMetrics) collectCluster(gauge gaugeFunc, c *clusterReading) {
 	name := c.Config.Name
-	if c.Config.ReplicationMode == fleet.ActivePassive && c.Leader != "" {
+	if c.Config.ReplicationMode == api.ActivePassive && c.Leader != "" {
 		gauge(m.leader, 1, name, c.Leader)
 	}
 	gauge(m.health, healthValues[c.Status()], name)
-	for p := fleet.PriorityCritical; p.Valid(); p++ {
+	for p := api.PriorityCritical; p.Valid(); p++ {
 		gauge(m.depth, float64(c.waiting[p]), name, p.String())
 	}
 	gauge(m.deadLetters, float64(c.deadLetters), name)
@@ -246,7 +247,7 @@ type agentStanding struct {
 
 // add tells of a cluster's members by status, and gathers them by id.
 func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, reading *fleetReading) {
-	byStatus, lost, leases := map[fleet.AgentStatus]int{}, 0, map[string]int{}
+	byStatus, lost, leases := map[api.AgentStatus]int{}, 0, map[string]int{}
 	for _, p := range partitionsOf(c) {
 		leases[p.leader]++
 	}
@@ -254,7 +255,7 @@ func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, readin
 		member := &c.Members[i]
 		status, _, _ := reading.live.Status(member)
 		byStatus[status]++
-		gone := member.Status == fleet.AgentOffline && reading.at.Sub(member.StatusSince) < lostKept
+		gone := member.Status == api.AgentOffline && reading.at.Sub(member.StatusSince) < lostKept
 		if gone {
 			lost++
 		}
@@ -262,10 +263,10 @@ func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, readin
 			continue
 		}
 		all[member.AgentID] = agentStanding{
-			up: member.Connected() && status != fleet.AgentSuspect &&
-				status != fleet.AgentWarning, known: member.Connected(), leases: leases[member.AgentID]}
+			up: member.Connected() && status != api.AgentSuspect &&
+				status != api.AgentWarning, known: member.Connected(), leases: leases[member.AgentID]}
 	}
-	for _, status := range fleet.AgentStatuses {
+	for _, status := range api.AgentStatuses {
 		gauge(m.members, float64(byStatus[status]), c.Config.Name, string(status))
 	}
 	gauge(m.lost, float64(lost), c.Config.Name)
@@ -296,9 +297,9 @@ type partition struct {
 // partitionsOf are the shards of a sharded cluster, or the leadership of an active_passive one.
 func partitionsOf(c *fleet.Cluster) []partition {
 	switch c.Config.ReplicationMode {
-	case fleet.ActivePassive:
+	case api.ActivePassive:
 		return []partition{{leaderPartition, c.Leader, c.LeaderEpoch, c.Handovers}}
-	case fleet.Sharded:
+	case api.Sharded:
 		all := make([]partition, max(c.Config.Shards, len(c.Shards)))
 		for i := range all {
 			all[i].name = strconv.Itoa(i)

@@ -31,7 +31,7 @@ type Handlers struct {
 		in rest.PageInput,
 	) (rest.Page[api.Lane], error)
 	// Failovers are the newest, so many.
-	Failovers func(ctx context.Context, most int) ([]fleet.FailoverRecord, error)
+	Failovers func(ctx context.Context, most int) ([]api.FailoverRecord, error)
 	// Every is how often the fleet is read for its metrics at most.
 	Every time.Duration
 
@@ -42,7 +42,7 @@ type Handlers struct {
 // Shown is how clusters are shown: one that answered, and one of which only the settings are known.
 type Shown struct {
 	Cluster  func(*contract.ClusterView) api.Cluster
-	Settings func(fleet.ClusterConfig) api.Cluster
+	Settings func(api.ClusterConfig) api.Cluster
 }
 
 // Bounds of an overview.
@@ -57,12 +57,12 @@ const (
 )
 
 // fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
-type fleetProblem diagnosis.Problem
+type fleetProblem api.Problem
 
 // Register adds the operations.
 func (h *Handlers) Register(routes rest.API) {
 	schemas := routes.OpenAPI().Components.Schemas
-	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.Problem](), reflect.TypeFor[fleetProblem]())
 	rest.Serve(rest.On(routes, "Clusters"), "get-overview", "GET /overview",
 		"Show whether anything is wrong, where, and since when",
 		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. "+
@@ -115,10 +115,10 @@ func (h *Handlers) read(ctx context.Context) (api.Overview, error) {
 	}
 	b := overviewBuilder{shown: h.Shown, came: map[string]time.Time{}, Overview: api.Overview{
 		At:        time.Now().UTC(),
-		Problems:  []diagnosis.Problem{},
+		Problems:  []api.Problem{},
 		Clusters:  []api.Cluster{},
 		Lanes:     []api.Lane{},
-		Failovers: []fleet.FailoverRecord{},
+		Failovers: []api.FailoverRecord{},
 	}}
 	var parts sync.WaitGroup
 	parts.Go(func() { b.personal(h.personalTasks(ctx, listed)) })
@@ -180,19 +180,19 @@ func (h *Handlers) lanes(ctx context.Context, views []contract.ClusterView, live
 
 // personal are the tasks, runs and arrays that wait for a person, by kind of problem.
 type personal struct {
-	found map[diagnosis.Kind][]store.Task // some of them, when there are more
-	count map[diagnosis.Kind]int64
-	of    map[diagnosis.Kind]map[string]int64 // by cluster, where not all were read
+	found map[api.ProblemKind][]store.Task // some of them, when there are more
+	count map[api.ProblemKind]int64
+	of    map[api.ProblemKind]map[string]int64 // by cluster, where not all were read
 }
 
 func (h *Handlers) personalTasks(ctx context.Context, listed []store.ListedCluster) (personal, error) {
-	p := personal{found: map[diagnosis.Kind][]store.Task{}, count: map[diagnosis.Kind]int64{},
-		of: map[diagnosis.Kind]map[string]int64{}}
-	for kind, query := range map[diagnosis.Kind]func(cluster string) string{
-		diagnosis.KindReview:     tasksWith(fleet.TaskReview),
-		diagnosis.KindDeadLetter: tasksWith(fleet.TaskDeadLetter),
-		diagnosis.KindRun:        contract.UndecidedRuns,
-		diagnosis.KindArray:      contract.UndecidedArrays,
+	p := personal{found: map[api.ProblemKind][]store.Task{}, count: map[api.ProblemKind]int64{},
+		of: map[api.ProblemKind]map[string]int64{}}
+	for kind, query := range map[api.ProblemKind]func(cluster string) string{
+		api.ProblemReview:     tasksWith(api.TaskReview),
+		api.ProblemDeadLetter: tasksWith(api.TaskDeadLetter),
+		api.ProblemRun:        contract.UndecidedRuns,
+		api.ProblemArray:      contract.UndecidedArrays,
 	} {
 		found, next, err := h.Store.Tasks().Page(ctx, query(""), overviewPersonal, nil)
 		if err != nil {
@@ -249,17 +249,17 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
 	for i := range view.Members {
 		m := &view.Members[i]
 		switch status, _, _ := live.Status(m); status {
-		case fleet.AgentOnline:
+		case api.AgentOnline:
 			if b.came[view.Config.Name].Before(m.StatusSince) {
 				b.came[view.Config.Name] = m.StatusSince
 			}
 			b.Agents.Online++
 			b.Agents.Slots += m.MaxTasks
-		case fleet.AgentSuspect, fleet.AgentWarning:
+		case api.AgentSuspect, api.AgentWarning:
 			b.Agents.Suspect++
-		case fleet.AgentStopping, fleet.AgentDraining:
+		case api.AgentStopping, api.AgentDraining:
 			b.Agents.Draining++
-		case fleet.AgentMaintenance:
+		case api.AgentMaintenance:
 			b.Agents.Maintenance++
 		default:
 			b.Agents.Offline++
@@ -314,7 +314,7 @@ func (b *overviewBuilder) open(n int64, err error) {
 	}
 }
 
-func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
+func (b *overviewBuilder) failovers(records []api.FailoverRecord, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -333,7 +333,7 @@ func (b *overviewBuilder) personal(p personal, err error) {
 		b.missing("which tasks wait for a person")
 		return
 	}
-	b.Tasks.Review, b.Tasks.DeadLetter = p.count[diagnosis.KindReview], p.count[diagnosis.KindDeadLetter]
+	b.Tasks.Review, b.Tasks.DeadLetter = p.count[api.ProblemReview], p.count[api.ProblemDeadLetter]
 	for kind, found := range p.found {
 		counts, first := map[string]int64{}, map[string]time.Time{}
 		for i := range found {
@@ -365,7 +365,7 @@ func (b *overviewBuilder) finish() api.Overview {
 	for i := range b.Failovers {
 		r := &b.Failovers[i]
 		// What waits for an agent that came later is a lane's problem.
-		taken := r.Status == fleet.FailoverNoTarget && b.came[r.Cluster].After(r.NoticedAt)
+		taken := r.Status == api.FailoverNoTarget && b.came[r.Cluster].After(r.NoticedAt)
 		if p, there := diagnosis.OfFailover(r, b.At); there && !taken {
 			b.Problems = append(b.Problems, p)
 		}
@@ -387,7 +387,7 @@ type unhandled struct {
 }
 
 func (h *Handlers) unhandledTasks(ctx context.Context) (u unhandled, err error) {
-	query := contract.TaskQuery(&fleet.TaskFilter{Status: contract.TaskUnhandled})
+	query := contract.TaskQuery(&api.TaskFilter{Status: contract.TaskUnhandled})
 	tasks, next, err := h.Store.Tasks().Page(ctx, query, overviewUnhandled, nil)
 	if err != nil {
 		return unhandled{}, h.Answer(err, "list tasks that no agent handles", protocol.CodeNotFound)
@@ -455,10 +455,10 @@ func (b *overviewBuilder) selfCare(views []contract.ClusterView, live store.Live
 		if !c.Config.Scaling.On() {
 			continue
 		}
-		if c.Config.Scaling.Mode == fleet.ScalingAuto {
+		if c.Config.Scaling.Mode == api.ScalingAuto {
 			ruled++
 		}
-		backlog, oldest := fleet.ScalingFacts{Agents: live.Activities(c)}, fleet.Duration(0)
+		backlog, oldest := fleet.ScalingFacts{Agents: live.Activities(c)}, api.Duration(0)
 		counts := map[string]bool{}
 		for _, lane := range fleet.ScalingLanes(c) {
 			counts[lane] = true

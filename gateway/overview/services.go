@@ -8,7 +8,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
@@ -22,11 +21,11 @@ const (
 )
 
 // toldDeployments are the statuses of deployments that somebody may have to do something about.
-var toldDeployments = []job.DeploymentStatus{job.DeploymentRunning, job.DeploymentWaiting, job.DeploymentFailed}
+var toldDeployments = []api.DeploymentStatus{api.DeploymentRunning, api.DeploymentWaiting, api.DeploymentFailed}
 
 // serviceReading is how the jobs with instances of a cluster stand.
 type serviceReading struct {
-	deployments map[job.DeploymentStatus]int // of the versions in force
+	deployments map[api.DeploymentStatus]int // of the versions in force
 	overdue     int                          // deployments that should have ended
 	short       int                          // services with fewer instances that pass than asked for
 }
@@ -94,7 +93,7 @@ func (s *askedServices) read(ctx context.Context, h *Handlers) (asked []askedJob
 func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, now time.Time) error {
 	of := map[string]*serviceReading{}
 	for i := range clusters {
-		clusters[i].services.deployments = map[job.DeploymentStatus]int{}
+		clusters[i].services.deployments = map[api.DeploymentStatus]int{}
 		of[clusters[i].Config.Name] = &clusters[i].services
 	}
 	asked, _, err := h.askJobs(ctx, 0, func(e *api.JobEntry) bool {
@@ -102,7 +101,7 @@ func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, 
 			return false
 		}
 		of[e.Cluster].deployments[e.Deployment]++
-		return e.Type == job.Service || e.Deployment == job.DeploymentRunning
+		return e.Type == api.JobService || e.Deployment == api.DeploymentRunning
 	})
 	for i := range asked {
 		r := of[asked[i].listed.Cluster]
@@ -141,7 +140,7 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 				b.Jobs.Lacking++
 			}
 		}
-		if r := j.Deployment(); r != nil && r.Status == job.DeploymentWaiting {
+		if r := j.Deployment(); r != nil && r.Status == api.DeploymentWaiting {
 			facts.Waits, facts.DeployedAt = r.Version, r.StartedAt
 			b.Jobs.WaitingDeployments++
 		}
@@ -151,7 +150,7 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 		problems := diagnosis.OfJobs(cluster, facts)
 		for i := range problems {
 			if more {
-				problems[i].Why = fleet.Reasons(problems[i].Why, "only the newest services were asked")
+				problems[i].Why = api.Reasons(problems[i].Why, "only the newest services were asked")
 			}
 		}
 		b.Problems = append(b.Problems, problems...)
@@ -161,5 +160,5 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 // isTold reports whether an overview may have something to tell of a job of a list: of one that has instances that are
 // to run all the time, and of one whose schedules cannot be written.
 func isTold(e *api.JobEntry) bool {
-	return e.Type == job.Service || e.Type == job.System || e.Unscheduled != ""
+	return e.Type == api.JobService || e.Type == api.JobSystem || e.Unscheduled != ""
 }

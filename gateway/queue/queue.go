@@ -216,7 +216,7 @@ func takeStats(l *api.Lane, s store.LaneStats) {
 	l.Backlog = backlogOf(s.Total)
 	for priority, stats := range s.ByPriority {
 		l.Priorities = append(l.Priorities, api.PriorityBacklog{Priority: int(priority),
-			Name: fleet.Priority(priority).String(), Backlog: backlogOf(stats)})
+			Name: api.Priority(priority).String(), Backlog: backlogOf(stats)})
 	}
 	slices.SortFunc(l.Priorities, func(a, b api.PriorityBacklog) int { return a.Priority - b.Priority })
 }
@@ -225,7 +225,7 @@ func backlogOf(s *taskqueuepb.TaskQueueStats) api.Backlog {
 	b := api.Backlog{Depth: s.GetApproximateBacklogCount(), AddRate: rate(s.GetTasksAddRate()),
 		DispatchRate: rate(s.GetTasksDispatchRate())}
 	if b.Depth > 0 {
-		b.OldestAge = fleet.Duration(s.GetApproximateBacklogAge().AsDuration().Round(time.Millisecond))
+		b.OldestAge = api.Duration(s.GetApproximateBacklogAge().AsDuration().Round(time.Millisecond))
 	}
 	return b
 }

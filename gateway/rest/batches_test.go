@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -24,13 +25,13 @@ func TestBatchesOfATenantAreTakenOneAfterAnother(t *testing.T) {
 			defer cancel()
 			return c.BatchTurn(ctx)
 		}
-		one := access.Identity{Kind: access.KindToken, ID: "1", Tenant: "acme"}
+		one := access.Identity{Kind: api.IdentityToken, ID: "1", Tenant: "acme"}
 		done, err := turn(one)
 		require.NoError(t, err)
-		_, err = turn(access.Identity{Kind: access.KindToken, ID: "2", Tenant: "acme"})
+		_, err = turn(access.Identity{Kind: api.IdentityToken, ID: "2", Tenant: "acme"})
 		require.ErrorContains(t, err, "other batches")
-		for _, id := range []access.Identity{{Kind: access.KindToken, ID: "1", Tenant: "beta"},
-			{Kind: access.KindToken, ID: "1"}, {Kind: access.KindToken, ID: "2"}, {}, {}} {
+		for _, id := range []access.Identity{{Kind: api.IdentityToken, ID: "1", Tenant: "beta"},
+			{Kind: api.IdentityToken, ID: "1"}, {Kind: api.IdentityToken, ID: "2"}, {}, {}} {
 			_, err = turn(id)
 			require.NoError(t, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -20,22 +21,22 @@ const knownFor = 10 * time.Second
 
 // knownCluster is what is remembered of a cluster.
 type knownCluster struct {
-	config fleet.ClusterConfig // with its defaults
-	open   *sync.Map           // the lanes that are known to be open
+	config api.ClusterConfig // with its defaults
+	open   *sync.Map         // the lanes that are known to be open
 }
 
 // KnownCluster is a cluster's configuration with its defaults, or unknown_cluster, also to a tenant that it is not for.
 // After a change the old one may be answered for some seconds. It asks no worker unless the cluster was started by
 // other means than the gateway.
-func (c *Core) KnownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+func (c *Core) KnownCluster(ctx context.Context, name string) (api.ClusterConfig, error) {
 	config, err := c.knownCluster(ctx, name)
 	if err == nil && !config.IsFor(access.From(ctx).Tenant) {
-		return fleet.ClusterConfig{}, Unknown(protocol.CodeUnknownCluster)
+		return api.ClusterConfig{}, Unknown(protocol.CodeUnknownCluster)
 	}
 	return config, err
 }
 
-func (c *Core) knownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+func (c *Core) knownCluster(ctx context.Context, name string) (api.ClusterConfig, error) {
 	if known, ok := c.clusters.get(name); ok {
 		return known.config, nil
 	}
@@ -51,7 +52,7 @@ func (c *Core) knownCluster(ctx context.Context, name string) (fleet.ClusterConf
 func (c *Core) ForgetCluster(name string) { c.clusters.forget(name) }
 
 // ClusterConfig is a cluster's configuration, or unknown_cluster.
-func (c *Core) ClusterConfig(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+func (c *Core) ClusterConfig(ctx context.Context, name string) (api.ClusterConfig, error) {
 	config, types, err := c.Store.Clusters().Config(ctx, name)
 	if err == nil {
 		c.types.forget(name)
@@ -72,7 +73,7 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 const typesKnown = time.Second
 
 // Place is where a task, or the elements of an array, go in their cluster. Hubs poll their lanes then.
-func (c *Core) Place(ctx context.Context, spec fleet.TaskSpec, id string) (place contract.TaskPlace, err error) {
+func (c *Core) Place(ctx context.Context, spec api.TaskSpec, id string) (place contract.TaskPlace, err error) {
 	cluster, err := c.KnownCluster(ctx, spec.Cluster)
 	if err != nil {
 		return place, err
@@ -90,7 +91,7 @@ func (c *Core) Place(ctx context.Context, spec fleet.TaskSpec, id string) (place
 
 // openLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
 // many agents that there are not. Where there is no lane more for its type, the place is then that of all types.
-func (c *Core) openLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
+func (c *Core) openLanes(ctx context.Context, place *contract.TaskPlace, spec *api.TaskSpec) error {
 	if err := c.pins.Admit(ctx, spec, c.View); err != nil {
 		return c.Answer(err, "admit work for an agent", protocol.CodeUnknownCluster)
 	}
@@ -121,7 +122,7 @@ type opener struct {
 const refusedFor = 5 * time.Second
 
 // openLane opens a lane for a tenant's task.
-func (c *Core) openLane(ctx context.Context, cluster string, needs fleet.LaneNeeds, tenant string) error {
+func (c *Core) openLane(ctx context.Context, cluster string, needs api.LaneNeeds, tenant string) error {
 	lane := fleet.LaneFor(&needs)
 	if c.laneOpen(cluster, lane) {
 		return nil

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
@@ -109,13 +109,13 @@ func Unknown(code string) error { return httpapi.Problem(code, notFoundDetail(co
 
 // Invalid answers what fleet's validation found; its messages never repeat the submitted value.
 func Invalid(location string, err error) error {
-	if errors.Is(err, fleet.ErrTooLarge) {
+	if errors.Is(err, api.ErrTooLarge) {
 		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())
 	}
 	if wrong, ok := errors.AsType[*payload.Error](err); ok {
-		fields := make([]protocol.ProblemField, len(wrong.Problems))
+		fields := make([]api.ProblemField, len(wrong.Problems))
 		for i, p := range wrong.Problems {
-			fields[i] = protocol.ProblemField{Location: location + "." + p.Field, Message: p.What}
+			fields[i] = api.ProblemField{Location: location + "." + p.Field, Message: p.What}
 		}
 		return httpapi.InvalidFields(fields)
 	}

@@ -7,9 +7,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -46,7 +46,7 @@ func (c *Core) LaneStats(ctx context.Context, queue string) (store.LaneStats, er
 
 // ClusterOfAgent finds the cluster that an agent is a member of, through the live registry, else through all clusters.
 func (c *Core) ClusterOfAgent(ctx context.Context, id string) (*contract.ClusterView, store.Live, error) {
-	if fleet.ValidateAgentID(id) != nil {
+	if api.ValidateAgentID(id) != nil {
 		return nil, nil, Unknown(protocol.CodeUnknownAgent)
 	}
 	live := c.LiveAgent(ctx, id)

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
@@ -33,12 +33,12 @@ func OwnTenant[S ~string](ctx context.Context, named S) (S, error) {
 // ok is false for what is of another tenant; it is answered like what does not exist.
 func OwnID(ctx context.Context, id string) (full string, ok bool) {
 	own := access.From(ctx).Tenant
-	tenant, name := fleet.CutTenant(id)
+	tenant, name := api.CutTenant(id)
 	switch {
 	case own == "", tenant == own:
 		return id, true
 	case tenant == "":
-		return fleet.Qualify(own, name), true
+		return api.Qualify(own, name), true
 	}
 	return "", false
 }
@@ -58,15 +58,15 @@ func NewID(named, tenant, cluster, key string, fresh func() string) (string, err
 	case named != "" && key != "":
 		return "", errors.New("give id or idempotency_key, not both")
 	case named != "":
-		of, name := fleet.CutTenant(named)
+		of, name := api.CutTenant(named)
 		if of != "" && of != tenant {
 			return "", errors.New("names another tenant than the field tenant")
 		}
-		return fleet.Qualify(tenant, name), fleet.ValidateTaskID(name)
+		return api.Qualify(tenant, name), api.ValidateTaskID(name)
 	case key != "":
 		return contract.KeyedTaskID(tenant, cluster, key), nil
 	}
-	return fleet.Qualify(tenant, fresh()), nil
+	return api.Qualify(tenant, fresh()), nil
 }
 
 // OwnTask is OwnID of a task that should be there.
@@ -75,26 +75,26 @@ func OwnTask(ctx context.Context, id string) (string, error) {
 		owner, _, _ := strings.Cut(full, array.Mark)
 		run, _, _, step := job.CutTaskID(owner)
 		name, agent, instance := job.CutInstanceID(full)
-		return fleet.IsTaskID(owner) || step && fleet.IsTaskID(run) ||
-			instance && fleet.IsTaskID(name) && fleet.ValidateID("instance", agent) == nil
+		return api.IsTaskID(owner) || step && api.IsTaskID(run) ||
+			instance && api.IsTaskID(name) && api.ValidateID("instance", agent) == nil
 	})
 }
 
 // OwnJob is OwnID of a job that should be there.
 func OwnJob(ctx context.Context, name string) (string, error) {
-	return own(ctx, name, protocol.CodeUnknownJob, fleet.IsScheduleName)
+	return own(ctx, name, protocol.CodeUnknownJob, api.IsScheduleName)
 }
 
 // OwnRun is OwnID of a run that should be there.
 func OwnRun(ctx context.Context, id string) (string, error) {
-	return own(ctx, id, protocol.CodeUnknownRun, fleet.IsTaskID)
+	return own(ctx, id, protocol.CodeUnknownRun, api.IsTaskID)
 }
 
 // OwnArray is OwnID of an array that should be there.
 func OwnArray(ctx context.Context, id string) (string, error) {
 	return own(ctx, id, protocol.CodeUnknownArray, func(full string) bool {
 		run, _, element, step := job.CutTaskID(full)
-		return fleet.IsTaskID(full) || step && element < 0 && fleet.IsTaskID(run)
+		return api.IsTaskID(full) || step && element < 0 && api.IsTaskID(run)
 	})
 }
 
@@ -106,7 +106,7 @@ func Actor(ctx context.Context) string {
 
 // OwnSchedule is OwnID of a schedule that should be there.
 func OwnSchedule(ctx context.Context, name string) (string, error) {
-	return own(ctx, name, protocol.CodeUnknownSchedule, fleet.IsScheduleName)
+	return own(ctx, name, protocol.CodeUnknownSchedule, api.IsScheduleName)
 }
 
 // Sees reports whether the request may see and touch what is of a tenant.
@@ -120,7 +120,7 @@ func Sees(ctx context.Context, tenant string) bool {
 func Who(ctx context.Context) string {
 	id := access.From(ctx)
 	switch {
-	case id.Kind == access.KindLocal:
+	case id.Kind == api.IdentityLocal:
 		return ""
 	case id.Name == "" || id.Name == id.ID:
 		return id.ID

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -75,7 +75,7 @@ func ParseWait(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	wait, err := fleet.ParseDuration(text)
+	wait, err := api.ParseDuration(text)
 	if err == nil && (wait < 0 || wait > maxWait) {
 		err = fmt.Errorf("must be between 0s and %s", maxWait)
 	}

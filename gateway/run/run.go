@@ -12,7 +12,6 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
@@ -39,7 +38,7 @@ type listInput struct {
 	Job     string        `query:"job" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The job's name."`
 	Cluster rest.Slug     `query:"cluster"`
 	Tenant  rest.Slug     `query:"tenant"`
-	Status  job.RunStatus `query:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
+	Status  api.RunStatus `query:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
 	rest.RecordPageInput
 }
 
@@ -55,7 +54,7 @@ func (h *Handlers) Register(routes rest.API) {
 		func(ctx context.Context, in *rest.To[*api.PauseRunRequest]) (api.Run, error) {
 			body := rest.Given(in.Body)
 			return act(ctx, h, in.ID, contract.PauseRunUpdate, contract.PauseRunRequest{
-				RunRequest: request(ctx, body.Reason), Mode: cmp.Or(body.Mode, job.PauseStop)})
+				RunRequest: request(ctx, body.Reason), Mode: cmp.Or(body.Mode, api.PauseStop)})
 		})
 	rest.Serve(r, "resume-run", "POST /runs/{id}/resume", "Resume a run", refuses,
 		func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Run, error) {
@@ -70,15 +69,15 @@ func (h *Handlers) Register(routes rest.API) {
 			"that failed too, retry it. Answers 409 conflict of a run that has not ended: retry its steps.",
 		h.retry, rest.Held, rest.Status(http.StatusAccepted))
 	for _, a := range []struct {
-		action           job.StepAction
+		action           api.StepAction
 		summary, details string
 	}{
-		{job.RetryStep, "Run a failed step again", "It gets a fresh set of attempts, and what comes after it waits for it."},
-		{job.SkipStep, "Go on without a step", ""},
-		{job.CompleteStep, "Take a step for done", "Because it was done by other means; output is what the run keeps of it."},
-		{job.FailStep, "Give a step up", ""},
-		{job.ApproveStep, "Approve a step that waits for it", ""},
-		{job.RejectStep, "Reject a step that waits for approval", "It fails."},
+		{api.RetryStep, "Run a failed step again", "It gets a fresh set of attempts, and what comes after it waits for it."},
+		{api.SkipStep, "Go on without a step", ""},
+		{api.CompleteStep, "Take a step for done", "Because it was done by other means; output is what the run keeps of it."},
+		{api.FailStep, "Give a step up", ""},
+		{api.ApproveStep, "Approve a step that waits for it", ""},
+		{api.RejectStep, "Reject a step that waits for approval", "It fails."},
 	} {
 		rest.Serve(r, string(a.action)+"-step", "POST /runs/{id}/steps/{step}/"+string(a.action), a.summary,
 			a.details+" Answers 409 conflict when the step's state does not allow it.",
@@ -106,7 +105,7 @@ func (h *Handlers) describe(ctx context.Context, id string) (api.Run, error) {
 }
 
 // settled reports whether a run has ended or needs a person.
-func settled(s job.RunStatus) bool { return s.Final() || s == job.RunBlocked || s == job.RunPaused }
+func settled(s api.RunStatus) bool { return s.Final() || s == api.RunBlocked || s == api.RunPaused }
 
 // get is a run, with its plan if that is asked for.
 func (h *Handlers) get(ctx context.Context, in *getInput) (run api.Run, err error) {
@@ -132,7 +131,7 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run
 			return false, err
 		}
 		_, err = h.complete(ctx, &run)
-		(*job.Ledger)(&run.RunLedger).Show(time.Now())
+		(*job.Ledger)(&run.Ledger).Show(time.Now())
 		return true, err
 	})
 	return run, err
@@ -156,7 +155,7 @@ func (h *Handlers) complete(ctx context.Context, run *api.Run) (known bool, err 
 
 // offer adds what a person can do to the run now.
 func offer(run *api.Run) {
-	ledger := (*job.Ledger)(&run.RunLedger)
+	ledger := (*job.Ledger)(&run.Ledger)
 	run.Actions, run.StepActions = ledger.Actions(), ledger.StepActions()
 }
 
@@ -177,7 +176,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.
 	if in.Job != "" && !ok {
 		return page, rest.Unknown(protocol.CodeUnknownJob)
 	}
-	tenant, name := fleet.CutTenant(name)
+	tenant, name := api.CutTenant(name)
 	if in.Job == "" {
 		name = ""
 	} else if tenant != "" && in.Tenant == "" {
@@ -209,19 +208,19 @@ func act[In any](
 	}
 	if run, err = h.describe(ctx, id); err == nil {
 		_, err = h.complete(ctx, &run)
-		(*job.Ledger)(&run.RunLedger).Show(time.Now())
+		(*job.Ledger)(&run.Ledger).Show(time.Now())
 	}
 	return run, err
 }
 
-func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (api.Run, error) {
+func (h *Handlers) step(ctx context.Context, in *stepInput, action api.StepAction) (api.Run, error) {
 	body := rest.Given(in.Body)
 	r := contract.StepRequest{RunRequest: request(ctx, body.Reason), Step: in.Step, Action: action,
 		Output: body.Output, Attempt: body.Attempt}
 	switch {
-	case len(r.Output) > 0 && action != job.CompleteStep:
+	case len(r.Output) > 0 && action != api.CompleteStep:
 		return api.Run{}, rest.Invalid("body.output", errors.New("goes with complete only"))
-	case r.Attempt > 0 && (action != job.CompleteStep || len(r.Output) > 0):
+	case r.Attempt > 0 && (action != api.CompleteStep || len(r.Output) > 0):
 		return api.Run{}, rest.Invalid("body.attempt", errors.New("goes with complete only, and not with output"))
 	case len(r.Output) > job.MaxOutputBytes:
 		return api.Run{}, httpapi.Problem(protocol.CodePayloadTooLarge, "output is larger than 16 KiB")
@@ -257,15 +256,15 @@ func (h *Handlers) retry(ctx context.Context, in *rest.To[*api.RetryRunRequest])
 		return api.Run{}, h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 	}
 	from := rest.Given(in.Body).From
-	if from != "" && !(*job.Ledger)(&run.RunLedger).Reopen(&first.Plan, from) {
+	if from != "" && !(*job.Ledger)(&run.Ledger).Reopen(&first.Plan, from) {
 		return api.Run{}, rest.Invalid("body.from", errors.New("must be a step of the run"))
 	}
 	cluster, err := h.KnownCluster(ctx, first.Plan.Cluster)
 	if err != nil {
 		return api.Run{}, err
 	}
-	next := &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: (*job.Ledger)(&run.RunLedger),
-		Origin: job.Origin{By: rest.Actor(ctx), RetryOf: run.ID}}
+	next := &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: (*job.Ledger)(&run.Ledger),
+		Origin: api.RunOrigin{By: rest.Actor(ctx), RetryOf: run.ID}}
 	id := contract.RetryRunID(first.Plan.Job, run.ID, from)
 	access.Touch(ctx, "run", id)
 	err = h.Store.Runs().Start(callCtx, id, "", next, cluster.TenantWeights[run.Tenant])
@@ -279,6 +278,6 @@ func (h *Handlers) retry(ctx context.Context, in *rest.To[*api.RetryRunRequest])
 	}
 	ledger := job.NewLedger(&next.Plan, id, next.Inputs, next.Origin, time.Now().UTC())
 	ledger.TakeOver(next.Done)
-	return api.Run{ID: id, RunLedger: job.RunLedger(*ledger), Cluster: run.Cluster, Tenant: run.Tenant,
+	return api.Run{ID: id, Ledger: api.Ledger(*ledger), Cluster: run.Cluster, Tenant: run.Tenant,
 		WorkflowID: contract.RunWorkflowID(id)}, nil
 }

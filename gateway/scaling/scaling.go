@@ -29,7 +29,7 @@ type Handlers struct {
 	// Configure changes a cluster's settings.
 	Configure func(
 		ctx context.Context, name string, expected []string,
-		change func(fleet.ClusterConfig) (fleet.ClusterConfig, error),
+		change func(api.ClusterConfig) (api.ClusterConfig, error),
 	) (api.Cluster, error)
 }
 
@@ -81,7 +81,7 @@ func (h *Handlers) scale(
 	if r.Desired == nil && r.Min == nil && r.Max == nil {
 		return status, rest.Invalid("body", errors.New("must name desired, min or max"))
 	}
-	_, err = h.Configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+	_, err = h.Configure(ctx, in.ID, nil, func(c api.ClusterConfig) (api.ClusterConfig, error) {
 		set(&c.DesiredAgents, r.Desired)
 		set(&c.MinAgents, r.Min)
 		set(&c.MaxAgents, r.Max)
@@ -89,7 +89,7 @@ func (h *Handlers) scale(
 			c.DesiredAgents = min(max(c.DesiredAgents, c.MinAgents), c.MaxAgents)
 		}
 		if r.Desired != nil && !c.Scaling.On() {
-			c.Scaling.Mode = fleet.ScalingManual
+			c.Scaling.Mode = api.ScalingManual
 		}
 		return c, nil
 	})
@@ -114,7 +114,7 @@ func (h *Handlers) spawn(ctx context.Context, in *rest.To[*api.ReasonRequest]) (
 	if err != nil {
 		return a, err
 	}
-	if spawn := fleet.SpawnBy(&view.Cluster, fleet.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
+	if spawn := fleet.SpawnBy(&view.Cluster, api.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
 		return a, httpapi.Problem(protocol.CodeConflict,
 			"no spawner is there that starts agents of this cluster: start one with `mainstay serve --roles "+
 				"spawner`, or name another in scaling.spawn")
@@ -177,7 +177,7 @@ func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, 
 		Target:   view.Wanted(),
 		Settings: config.Scaling.WithDefaults(),
 		Spawners: []api.SpawnerSeen{},
-		Actions:  []fleet.ScalingRecord{},
+		Actions:  []api.ScalingRecord{},
 	}
 	for i := range view.Members {
 		if _, spawned := view.Members[i].SpawnedBy(); spawned && view.Members[i].Serving() {
@@ -221,7 +221,7 @@ func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {
 		Reason: d.Reason, Blocked: d.Blocked, NextAt: rest.Known(d.NextAt)}
 }
 
-func evaluation(b *fleet.Blocked) *api.Evaluation {
+func evaluation(b *api.ScalingBlocked) *api.Evaluation {
 	if b == nil {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (h *Handlers) nextSweep(ctx context.Context) (next *time.Time, paused bool)
 }
 
 // spawnersSeen are the spawners that would start a cluster's agents.
-func (h *Handlers) spawnersSeen(ctx context.Context, spawn *fleet.SpawnPolicy) []api.SpawnerSeen {
+func (h *Handlers) spawnersSeen(ctx context.Context, spawn *api.SpawnPolicy) []api.SpawnerSeen {
 	queues := []string{contract.SpawnerQueue(spawn.Spawner)}
 	if spawn.Spawner == "" {
 		queues = nil
@@ -298,7 +298,7 @@ func (h *Handlers) listSpawners(ctx context.Context, _ *struct{}) (page rest.Pag
 }
 
 func spawnerOf(seen api.SpawnerSeen, info *contract.SpawnerInfo, answered bool) api.Spawner {
-	s := api.Spawner{SpawnerSeen: seen, Health: api.SpawnerHealthy, Ended: []fleet.SpawnEnd{}}
+	s := api.Spawner{SpawnerSeen: seen, Health: api.SpawnerHealthy, Ended: []api.SpawnEnd{}}
 	switch {
 	case !answered:
 		s.Health, s.Problem = api.SpawnerUnknown, "it does not answer; it may have ended"
@@ -319,26 +319,26 @@ func set[T any](field *T, value *T) {
 }
 
 // scalings are the records of what scaling has done.
-func (h *Handlers) scalings() store.Records[fleet.ScalingRecord] {
-	return store.Records[fleet.ScalingRecord]{Store: h.Store, Query: contract.ScalingQuery, Partial: partialScaling}
+func (h *Handlers) scalings() store.Records[api.ScalingRecord] {
+	return store.Records[api.ScalingRecord]{Store: h.Store, Query: contract.ScalingQuery, Partial: partialScaling}
 }
 
 // scalingRecord returns the newest action with an id.
-func (h *Handlers) scalingRecord(ctx context.Context, in *rest.RecordID) (fleet.ScalingRecord, error) {
+func (h *Handlers) scalingRecord(ctx context.Context, in *rest.RecordID) (api.ScalingRecord, error) {
 	cluster, number, ok := contract.ParseScalingID(in.ID)
 	workflowID := contract.ScalingWorkflowID(cluster, number)
 	return rest.RecordOf(ctx, h.Core, h.scalings(), workflowID, ok, protocol.CodeUnknownScaling)
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.ScalingRecord], error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[api.ScalingRecord], error) {
 	query := rest.OfType(contract.ScalingWorkflow, rest.Filter(contract.AttrCluster, in.Cluster))
 	return rest.PageOf(ctx, h.Core, "list actions of scaling", h.scalings().Page, query, in.RecordPageInput)
 }
 
 // partialScaling is what Temporal itself knows of an action.
-func partialScaling(k store.Known) (fleet.ScalingRecord, bool) {
+func partialScaling(k store.Known) (api.ScalingRecord, bool) {
 	cluster, number, ok := contract.ScalingOfWorkflowID(k.WorkflowID)
-	return fleet.ScalingRecord{ID: contract.ScalingID(cluster, number), Cluster: cluster, Error: k.Why,
-		Status: store.Standing(k, fleet.ScalingRunning, fleet.ScalingFailed), StartedAt: k.StartedAt,
-		Agents: []fleet.ScaledAgent{}}, ok
+	return api.ScalingRecord{ID: contract.ScalingID(cluster, number), Cluster: cluster, Error: k.Why,
+		Status: store.Standing(k, api.ScalingRunning, api.ScalingFailed), StartedAt: k.StartedAt,
+		Agents: []api.ScaledAgent{}}, ok
 }

@@ -10,7 +10,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
@@ -64,9 +63,9 @@ func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.Schedul
 }
 
 const (
-	runStarting     fleet.TaskStatus = "starting"
-	runNotSubmitted fleet.TaskStatus = "not_submitted"
-	runUnknown      fleet.TaskStatus = "unknown"
+	runStarting     api.TaskStatus = "starting"
+	runNotSubmitted api.TaskStatus = "not_submitted"
+	runUnknown      api.TaskStatus = "unknown"
 )
 
 // runs tells what became of a schedule's newest firings, newest first.

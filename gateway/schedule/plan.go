@@ -23,58 +23,58 @@ import (
 )
 
 // checkSchedule finds mistakes in the times and the task, and returns the task's spec.
-func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error) {
-	if err := api.PlanOf(&r.ScheduleTimes).Validate(now); err != nil {
-		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
-			return fleet.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
+func checkSchedule(r *api.ScheduleRequest, now time.Time) (api.TaskSpec, error) {
+	if err := fleet.PlanOf(&r.ScheduleTimes).Validate(now); err != nil {
+		if field, ok := errors.AsType[*api.FieldError](err); ok {
+			return api.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}
-		return fleet.TaskSpec{}, rest.Invalid("body", err)
+		return api.TaskSpec{}, rest.Invalid("body", err)
 	}
 	switch {
 	case r.Task.ID != "":
-		return fleet.TaskSpec{}, rest.Invalid("body.task.id",
+		return api.TaskSpec{}, rest.Invalid("body.task.id",
 			errors.New("must be left out: the id of each task is made of the schedule's name and its time"))
 	case r.Task.IdempotencyKey != "":
-		return fleet.TaskSpec{}, rest.Invalid("body.task.idempotency_key",
+		return api.TaskSpec{}, rest.Invalid("body.task.idempotency_key",
 			errors.New("must be left out: one time of the schedule is one task"))
 	case !r.Task.StartAt.IsZero():
-		return fleet.TaskSpec{}, rest.Invalid("body.task.start_at",
+		return api.TaskSpec{}, rest.Invalid("body.task.start_at",
 			errors.New("must be left out: the schedule says when a task starts"))
 	case !r.Task.ExpiresAt.IsZero():
-		return fleet.TaskSpec{}, rest.Invalid("body.task.expires_at",
+		return api.TaskSpec{}, rest.Invalid("body.task.expires_at",
 			errors.New("must be left out: a schedule makes many tasks, each with expires_in"))
 	}
 	spec := r.Task.TaskSpec
 	if err := cmp.Or(spec.Validate(), payload.Task(&spec)); err != nil {
-		return fleet.TaskSpec{}, rest.Invalid("body.task", err)
+		return api.TaskSpec{}, rest.Invalid("body.task", err)
 	}
 	return spec, nil
 }
 
-var overlaps = map[fleet.Overlap]enumspb.ScheduleOverlapPolicy{
-	"":                       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-	fleet.OverlapSkip:        enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-	fleet.OverlapBufferOne:   enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE,
-	fleet.OverlapAllowAll:    enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
-	fleet.OverlapCancelOther: enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
+var overlaps = map[api.Overlap]enumspb.ScheduleOverlapPolicy{
+	"":                     enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	api.OverlapSkip:        enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	api.OverlapBufferOne:   enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE,
+	api.OverlapAllowAll:    enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
+	api.OverlapCancelOther: enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
 }
 
 // overlapOf is the inverse of overlaps. A policy that only other tools set is called by Temporal's name.
-func overlapOf(policy enumspb.ScheduleOverlapPolicy) fleet.Overlap {
-	for _, o := range []fleet.Overlap{fleet.OverlapSkip, fleet.OverlapBufferOne, fleet.OverlapAllowAll,
-		fleet.OverlapCancelOther} {
+func overlapOf(policy enumspb.ScheduleOverlapPolicy) api.Overlap {
+	for _, o := range []api.Overlap{api.OverlapSkip, api.OverlapBufferOne, api.OverlapAllowAll,
+		api.OverlapCancelOther} {
 		if overlaps[o] == policy {
 			return o
 		}
 	}
 	if policy == enumspb.SCHEDULE_OVERLAP_POLICY_UNSPECIFIED {
-		return fleet.OverlapSkip
+		return api.OverlapSkip
 	}
-	return fleet.Overlap(policy.String())
+	return api.Overlap(policy.String())
 }
 
 // buildSchedule makes Temporal's schedule of a checked request.
-func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*schedulepb.Schedule, error) {
+func buildSchedule(r *api.ScheduleRequest, name string, spec api.TaskSpec) (*schedulepb.Schedule, error) {
 	input, err := contract.Payloads.ToPayloads(contract.PeriodicInput{Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode a schedule's task: %w", err)
@@ -113,7 +113,7 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 }
 
 // scheduleAttributes are the search attributes of a schedule and of its firings: lists find them by cluster and type.
-func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error) {
+func scheduleAttributes(spec *api.TaskSpec) (*commonpb.SearchAttributes, error) {
 	fields := map[string]*commonpb.Payload{}
 	for name, value := range map[string]string{
 		contract.AttrCluster.GetName(): spec.Cluster, contract.AttrTaskType.GetName(): spec.Type,

@@ -54,7 +54,7 @@ type admission struct {
 }
 
 // RoomForJob is room for the schedules of a job.
-func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*job.ScheduleTrigger) error {
+func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*api.ScheduleTrigger) error {
 	wanted := make(map[string]float64, job.MaxTriggers)
 	for n := range job.MaxTriggers { // it may have had more
 		wanted[contract.JobScheduleID(name, n)] = 0
@@ -62,7 +62,7 @@ func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*job
 	for n, s := range schedules {
 		wanted[contract.JobScheduleID(name, n)] = fleet.StartsAMinute(s.Cron, s.Interval)
 	}
-	tenant, _ := fleet.CutTenant(name)
+	tenant, _ := api.CutTenant(name)
 	return h.room(ctx, tenant, wanted)
 }
 
@@ -70,7 +70,7 @@ func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*job
 func (h *Handlers) roomFor(
 	ctx context.Context, name string, r *api.ScheduleRequest, spec *schedulepb.ScheduleSpec,
 ) error {
-	tenant, _ := fleet.CutTenant(name)
+	tenant, _ := api.CutTenant(name)
 	err := h.room(ctx, tenant, map[string]float64{contract.ScheduleID(name): fleet.StartsAMinute(r.Cron, r.Interval)})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (a *admissions) admit(tenant string, wanted, present map[string]float64, no
 
 // mayChange refuses one more trigger, pause or resumption of a schedule when there were many of its tenant's.
 func (h *Handlers) mayChange(name string) error {
-	tenant, _ := fleet.CutTenant(name)
+	tenant, _ := api.CutTenant(name)
 	if wait := h.changes.Take(tenant, 1, time.Now()); wait > 0 {
 		return httpapi.RetryAfter(wait, fmt.Sprintf("schedules of a tenant are triggered, paused and resumed %d times a "+
 			"second together, and %d times at once: submit the tasks themselves, or a batch of them", changeRate, changeBurst))

@@ -31,12 +31,12 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[api.ScheduleRequest
 	if !ok {
 		return api.Schedule{}, rest.Unknown(protocol.CodeUnknownSchedule)
 	}
-	tenant, plain := fleet.CutTenant(name)
-	if err := fleet.ValidateScheduleName(plain); err != nil {
+	tenant, plain := api.CutTenant(name)
+	if err := api.ValidateScheduleName(plain); err != nil {
 		return api.Schedule{}, rest.Invalid("body.name", err)
 	}
 	if tenant == "" {
-		name = fleet.Qualify(r.Task.Tenant, plain)
+		name = api.Qualify(r.Task.Tenant, plain)
 	}
 	schedule, spec, err := h.buildSchedule(ctx, name, r)
 	if err != nil {
@@ -63,8 +63,8 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[api.ScheduleRequest
 // buildSchedule checks a request and makes Temporal's schedule of it. Its tasks are of the tenant that its name is of.
 func (h *Handlers) buildSchedule(
 	ctx context.Context, name string, r *api.ScheduleRequest,
-) (*schedulepb.Schedule, fleet.TaskSpec, error) {
-	tenant, _ := fleet.CutTenant(name)
+) (*schedulepb.Schedule, api.TaskSpec, error) {
+	tenant, _ := api.CutTenant(name)
 	r.Task.Tenant = cmp.Or(r.Task.Tenant, tenant)
 	spec, err := checkSchedule(r, time.Now())
 	if err != nil {
@@ -168,7 +168,7 @@ func (h *Handlers) trigger(
 		return made, err
 	}
 	overlap := cmp.Or(rest.Given(in.Body).Overlap, overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy()))
-	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
+	if overlap == api.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
 		return made, httpapi.Problem(protocol.CodeConflict,
 			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
 	}
@@ -309,7 +309,7 @@ func (h *Handlers) scheduleOf(
 			MissedWindow: info.GetMissedCatchupWindow()},
 	}
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
-	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
+	schedule.CatchupWindow = api.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
 	var input contract.PeriodicInput
 	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 ||
 		!contract.Decode(payloads[0], &input) {
@@ -331,7 +331,7 @@ const shownTimes = 10
 // nextTimes are the next times of a schedule. Of one that another tool changed they are what Temporal tells.
 func nextTimes(t *api.ScheduleTimes, told []*timestamppb.Timestamp) (times []time.Time) {
 	if t.Cron != "" || t.Interval != 0 {
-		return api.PlanOf(t).Next(time.Now(), shownTimes)
+		return fleet.PlanOf(t).Next(time.Now(), shownTimes)
 	}
 	for _, at := range told {
 		times = append(times, at.AsTime().UTC())

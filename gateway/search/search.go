@@ -10,7 +10,6 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
@@ -131,7 +130,7 @@ func (h *Handlers) jobs(ctx context.Context, _ string) (found []api.Found, err e
 			j := &jobs[i]
 			found = append(found, api.Found{Kind: "job", ID: j.Name, Type: string(j.Type), Cluster: j.Cluster})
 			if j.Service != "" {
-				found = append(found, api.Found{Kind: "service", ID: fleet.Qualify(j.Tenant, j.Service), Cluster: j.Cluster})
+				found = append(found, api.Found{Kind: "service", ID: api.Qualify(j.Tenant, j.Service), Cluster: j.Cluster})
 			}
 		}
 		if token = next; len(next) == 0 {

@@ -19,7 +19,6 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -64,7 +63,7 @@ func (h *Handlers) list(ctx context.Context, _ *struct{}) (page rest.Page[api.Se
 	}
 	for i := range found { // sorted by service
 		name := found[i].ServiceName()
-		if tenant, _ := fleet.CutTenant(name); !rest.Sees(ctx, tenant) {
+		if tenant, _ := api.CutTenant(name); !rest.Sees(ctx, tenant) {
 			continue
 		}
 		n := len(page.Items)
@@ -74,7 +73,7 @@ func (h *Handlers) list(ctx context.Context, _ *struct{}) (page rest.Page[api.Se
 		}
 		service := &page.Items[n-1]
 		service.Instances++
-		if found[i].Checked == fleet.InstancePassing {
+		if found[i].Checked == api.InstancePassing {
 			service.Passing++
 		}
 	}
@@ -92,7 +91,7 @@ func (h *Handlers) withIdle(ctx context.Context, services []api.Service) ([]api.
 		rest.RecordPageInput{PageSize: jobsPage})
 	byName := func(s api.Service, name string) int { return strings.Compare(s.Name, name) }
 	for i := range jobs.Items {
-		name := fleet.Qualify(jobs.Items[i].Tenant, jobs.Items[i].Service)
+		name := api.Qualify(jobs.Items[i].Tenant, jobs.Items[i].Service)
 		at, has := slices.BinarySearchFunc(services, name, byName)
 		if jobs.Items[i].Service != "" && !has {
 			services = slices.Insert(services, at, api.Service{Name: name})
@@ -133,7 +132,7 @@ func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstan
 }
 
 func (in *getInput) wants(f *contract.FoundInstance) bool {
-	return (in.Health == "any" || f.Checked == fleet.InstancePassing) &&
+	return (in.Health == "any" || f.Checked == api.InstancePassing) &&
 		(in.Role == "" || in.Role == string(roleOf(f))) && (in.Tag == "" || slices.Contains(f.Service.Tags, in.Tag)) &&
 		(in.Zone == "" || f.Zone == in.Zone)
 }
@@ -148,11 +147,11 @@ func offered(f *contract.FoundInstance) api.ServiceInstance {
 		Since: f.Since}
 }
 
-func roleOf(f *contract.FoundInstance) job.Role {
+func roleOf(f *contract.FoundInstance) api.InstanceRole {
 	if f.Canary {
-		return job.RoleCanary
+		return api.RoleCanary
 	}
-	return job.RoleStable
+	return api.RoleStable
 }
 
 // settleRoles finds out which of the instances that began as canaries are still such: agents do not know.
@@ -184,7 +183,7 @@ func (h *Handlers) read(ctx context.Context) ([]contract.FoundInstance, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := fleet.Cluster{Config: fleet.ClusterConfig{Name: "all"}}
+	all := fleet.Cluster{Config: api.ClusterConfig{Name: "all"}}
 	for i := range views {
 		all.Members = append(all.Members, views[i].Members...)
 	}

@@ -5,18 +5,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Users of another orchestrator found instances that were not healthy: its servers did not know.
 func TestOnlyHealthyInstancesAreFoundByDefault(t *testing.T) {
 	t.Parallel()
-	for _, health := range []fleet.InstanceHealth{fleet.InstanceStarting, fleet.InstancePassing, fleet.InstanceFailing,
+	for _, health := range []api.InstanceHealth{api.InstanceStarting, api.InstancePassing, api.InstanceFailing,
 		""} {
 		f := &contract.FoundInstance{Checked: health,
-			InstanceOf: fleet.InstanceOf{Service: &fleet.Offer{Name: "web", Tags: []string{"eu"}}}}
-		passes := health == fleet.InstancePassing
+			InstanceOf: api.InstanceOf{Service: &api.ServiceOffer{Name: "web", Tags: []string{"eu"}}}}
+		passes := health == api.InstancePassing
 		require.Equal(t, passes, (&getInput{}).wants(f), "%q", health)
 		require.Equal(t, passes, (&getInput{Health: "passing"}).wants(f), "%q", health)
 		require.Equal(t, passes, (&getInput{Tag: "eu"}).wants(f), "%q", health)

@@ -38,12 +38,12 @@ func (h *Handlers) Register(routes rest.API) {
 
 func (h *Handlers) start(
 	ctx context.Context, in *rest.To[*api.ReasonRequest],
-) (newest fleet.SyncReport, err error) {
+) (newest api.SyncReport, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return newest, err
 	}
-	if view.Config.ReplicationMode == fleet.ActiveActive {
+	if view.Config.ReplicationMode == api.ActiveActive {
 		return newest, httpapi.Problem(protocol.CodeConflict, "the cluster is active_active: its members share no state")
 	}
 	input := contract.SyncInput{Cluster: in.ID, Reason: cmp.Or(in.Body.Text(), "asked for by hand")}
@@ -64,14 +64,14 @@ func (h *Handlers) start(
 			return true, h.Answer(err, "read a state sync", protocol.CodeInternal)
 		}
 		newest = *report
-		return report.Status != fleet.SyncRunning, nil
+		return report.Status != api.SyncRunning, nil
 	})
 	return newest, err
 }
 
 // lastSync is the report of a cluster's newest state sync; nil: there is none.
-func (h *Handlers) lastSync(ctx context.Context, cluster string) (*fleet.SyncReport, error) {
-	syncs := store.Records[fleet.SyncReport]{Store: h.Store, Query: contract.SyncQuery, Partial: partialSync}
+func (h *Handlers) lastSync(ctx context.Context, cluster string) (*api.SyncReport, error) {
+	syncs := store.Records[api.SyncReport]{Store: h.Store, Query: contract.SyncQuery, Partial: partialSync}
 	report, err := syncs.Get(ctx, contract.SyncWorkflowID(cluster))
 	if store.KindOf(err) == store.NotFound {
 		return nil, nil
@@ -80,10 +80,10 @@ func (h *Handlers) lastSync(ctx context.Context, cluster string) (*fleet.SyncRep
 }
 
 // partialSync is what Temporal itself knows of a state sync.
-func partialSync(k store.Known) (fleet.SyncReport, bool) {
+func partialSync(k store.Known) (api.SyncReport, bool) {
 	cluster, ok := contract.SyncOfWorkflowID(k.WorkflowID)
-	return fleet.SyncReport{Cluster: cluster, Status: store.Standing(k, fleet.SyncRunning, fleet.SyncFailed),
-		Why: k.Why, Members: []fleet.MemberSync{}, StartedAt: k.StartedAt}, ok
+	return api.SyncReport{Cluster: cluster, Status: store.Standing(k, api.SyncRunning, api.SyncFailed),
+		Why: k.Why, Members: []api.MemberSync{}, StartedAt: k.StartedAt}, ok
 }
 
 // compare asks the hubs what their agents' heartbeats told.
@@ -98,7 +98,7 @@ func (h *Handlers) compare(ctx context.Context, in *rest.ByID) (api.ClusterSync,
 	if err != nil {
 		return api.ClusterSync{}, err
 	}
-	known := map[string]*fleet.StateSummary{}
+	known := map[string]*api.StateSummary{}
 	for _, states := range byHub {
 		for _, agent := range states.Agents {
 			known[agent.AgentID] = agent.State
@@ -110,19 +110,19 @@ func (h *Handlers) compare(ctx context.Context, in *rest.ByID) (api.ClusterSync,
 		return api.ClusterSync{}, err
 	}
 	if last != nil {
-		last.Members = []fleet.MemberSync{}
+		last.Members = []api.MemberSync{}
 		answer.LastSync = last
 	}
 	return answer, nil
 }
 
 // compareSummaries compares the members' states with the leader's, or where there is none with the newest.
-func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) api.ClusterSync {
-	answer := api.ClusterSync{Cluster: c.Config.Name, Members: []fleet.MemberSync{}}
+func compareSummaries(c *fleet.Cluster, known map[string]*api.StateSummary) api.ClusterSync {
+	answer := api.ClusterSync{Cluster: c.Config.Name, Members: []api.MemberSync{}}
 	measure := known[c.Leader]
 	for i := range c.Members {
 		s := known[c.Members[i].AgentID]
-		if c.Config.ReplicationMode != fleet.ActivePassive && s != nil &&
+		if c.Config.ReplicationMode != api.ActivePassive && s != nil &&
 			(measure == nil || s.Version.Newer(measure.Version)) {
 			measure = s
 		}
@@ -131,7 +131,7 @@ func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) ap
 	for i := range c.Members {
 		m := &c.Members[i]
 		state := known[m.AgentID]
-		row := fleet.MemberSync{AgentID: m.AgentID, Role: c.RoleOf(m.AgentID), Hub: m.Hub, State: state}
+		row := api.MemberSync{AgentID: m.AgentID, Role: c.RoleOf(m.AgentID), Hub: m.Hub, State: state}
 		switch {
 		case !m.Connected():
 			row.Why = "it is not connected"
@@ -152,7 +152,7 @@ func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) ap
 	}
 	answer.Consistent = differ == 0
 	switch {
-	case c.Config.ReplicationMode == fleet.ActiveActive:
+	case c.Config.ReplicationMode == api.ActiveActive:
 		answer.Why = "the cluster is active_active: its members share no state"
 	case keep == 0:
 		answer.Why = "no connected member keeps state"

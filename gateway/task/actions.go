@@ -6,7 +6,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -32,7 +31,7 @@ func (h *Handlers) registerActions(r *rest.Routes) {
 			"disturbed, and the priority holds for later attempts."+refuses,
 		func(ctx context.Context, in *rest.To[api.TaskPriorityRequest]) (api.Task, error) {
 			if !in.Body.Priority.Valid() {
-				return api.Task{}, rest.Invalid("body.priority", fleet.ErrPriority)
+				return api.Task{}, rest.Invalid("body.priority", api.ErrPriority)
 			}
 			return act(ctx, h, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
 				Priority: in.Body.Priority, Reason: in.Body.Reason,
@@ -41,7 +40,7 @@ func (h *Handlers) registerActions(r *rest.Routes) {
 	serveAction(r, "review", "Decide about a task in review",
 		"A task is in review when running it again may not be safe.",
 		func(ctx context.Context, in *rest.To[api.ReviewTaskRequest]) (api.Task, error) {
-			if len(in.Body.Result) > fleet.MaxPayloadBytes {
+			if len(in.Body.Result) > api.MaxPayloadBytes {
 				return api.Task{}, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
 			}
 			return act(ctx, h, in.ID, contract.ReviewUpdate, contract.ReviewRequest{

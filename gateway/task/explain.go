@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
@@ -23,7 +24,7 @@ const explainTimeout = time.Second
 const heldTimeout = 3 * time.Second
 
 // heldBeside asks the hubs what a cluster's agents run, for a task that asks for resources; nil: that is not known.
-func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Cluster) map[string][]fleet.HeldTask {
+func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Cluster) map[string][]api.HeldTask {
 	if t.Place.IsZero() {
 		return nil
 	}
@@ -34,7 +35,7 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 	if err != nil {
 		return nil
 	}
-	held := map[string][]fleet.HeldTask{}
+	held := map[string][]api.HeldTask{}
 	for _, answer := range byHub {
 		maps.Copy(held, answer.Agents)
 	}
@@ -42,11 +43,11 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 }
 
 func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats,
-	held map[string][]fleet.HeldTask,
+	held map[string][]api.HeldTask,
 ) string {
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
+		Spec: &api.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
 			RequiredCapabilities: t.RequiredCapabilities, RetrySafety: t.Safety, Place: t.Place},
 		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
 	})
@@ -56,8 +57,8 @@ func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.La
 // itself, and of an element that was not delivered its array does.
 func explained(t *store.Task) bool {
 	_, _, element := array.ElementOf(t.ID)
-	return t.Cluster != "" && (t.Status == fleet.TaskRetryWait && t.Unhandled() ||
-		t.Status == fleet.TaskQueued && t.NextAttemptAt == nil && (!element || t.Delivery != nil))
+	return t.Cluster != "" && (t.Status == api.TaskRetryWait && t.Unhandled() ||
+		t.Status == api.TaskQueued && t.NextAttemptAt == nil && (!element || t.Delivery != nil))
 }
 
 // Explain says why tasks wait, also for resources that others have.
@@ -70,14 +71,14 @@ func (h *Handlers) Explain(ctx context.Context, tasks []store.Task) {
 // explainAll says why tasks wait. It asks for each cluster and each lane once, and hubs only where askHeld says so.
 func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld bool) {
 	views, lanes := map[string]*contract.ClusterView{}, map[string]store.LaneStats{}
-	demanding, held := map[string]*store.Task{}, map[string]map[string][]fleet.HeldTask{}
+	demanding, held := map[string]*store.Task{}, map[string]map[string][]api.HeldTask{}
 	var clusters, queues []string
 	for i := range tasks {
 		t := &tasks[i]
 		switch {
 		case t.DeadLetter != nil:
 			t.Why = diagnosis.WhyDeadLetter(t.DeadLetter)
-		case t.Status == fleet.TaskRetryWait:
+		case t.Status == api.TaskRetryWait:
 			t.Why = diagnosis.WhyRetryWait(t.NextAttemptAt, t.Why)
 		}
 		if !explained(t) {
@@ -108,7 +109,7 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 			if err != nil {
 				return
 			}
-			var had map[string][]fleet.HeldTask
+			var had map[string][]api.HeldTask
 			if t := demanding[clusters[i]]; t != nil {
 				had = h.heldBeside(ctx, t, &view.Cluster)
 			}
@@ -128,12 +129,12 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 		t := &tasks[i]
 		switch view := views[t.Cluster]; {
 		case !explained(t):
-		case view == nil && askHeld && t.Status == fleet.TaskQueued:
+		case view == nil && askHeld && t.Status == api.TaskQueued:
 			t.Why = cmp.Or(t.Why, diagnosis.ClusterUnknown)
 		case view == nil:
 		case !view.Config.IsFor(t.Tenant):
 			t.Why = diagnosis.ForOthers
-		case t.Status == fleet.TaskRetryWait:
+		case t.Status == api.TaskRetryWait:
 			task := needsOf(t)
 			t.Why = cmp.Or(diagnosis.WhyOfferedAgain(&view.Cluster, &task, t.NextAttemptAt), t.Why)
 		default:

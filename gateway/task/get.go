@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -104,13 +103,13 @@ func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, err
 	defer done()
 	if err := h.Store.Tasks().Complete(queryCtx, &task); err != nil {
 		h.Logger.Debug("a task's workflow did not answer", zap.String("task", task.ID), zap.Error(err))
-		if !task.TakeDelivery() || task.Status != fleet.TaskRunning {
+		if !task.TakeDelivery() || task.Status != api.TaskRunning {
 			task.Why = "no worker answered for the task; only what Temporal itself knows is shown"
 		}
 		return task.Task, nil
 	}
 	task.ShowRecovery(time.Now())
-	if task.Status == fleet.TaskReview {
+	if task.Status == api.TaskReview {
 		task.Why = diagnosis.WhyReview(task.Why)
 	}
 	alone := []store.Task{task}

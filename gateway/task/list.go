@@ -56,7 +56,7 @@ type DeadLettersInput struct {
 
 func (q *DeadLettersInput) list() *listInput {
 	return &listInput{Cluster: q.Cluster, Tenant: q.Tenant, Type: q.Type, Cause: q.Cause,
-		Status: []string{string(fleet.TaskDeadLetter)}}
+		Status: []string{string(api.TaskDeadLetter)}}
 }
 
 type listDeadLettersInput struct {
@@ -93,8 +93,8 @@ func (h *Handlers) registerLists(r *rest.Routes) {
 		rest.Held)
 }
 
-func (in *listInput) filter(labels map[string]string) *fleet.TaskFilter {
-	return &fleet.TaskFilter{
+func (in *listInput) filter(labels map[string]string) *api.TaskFilter {
+	return &api.TaskFilter{
 		Cluster: string(in.Cluster), Type: string(in.Type), Tenant: string(in.Tenant), Labels: labels, Cause: in.Cause,
 		SubmittedAfter: in.After, SubmittedBefore: in.Before,
 	}
@@ -290,10 +290,10 @@ func hasText(t *api.Task, text string) bool {
 }
 
 // matchesAny reports whether a status is one of those that are wanted; none: any is.
-func matchesAny(status fleet.TaskStatus, wanted []string) bool {
+func matchesAny(status api.TaskStatus, wanted []string) bool {
 	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(one string) bool {
 		return one == string(status) ||
-			one == string(contract.TaskWaiting) && (status == fleet.TaskQueued || status == fleet.TaskRetryWait)
+			one == string(contract.TaskWaiting) && (status == api.TaskQueued || status == api.TaskRetryWait)
 	})
 }
 
@@ -302,7 +302,7 @@ func parseLabels(list []string) (map[string]string, error) {
 	labels := make(map[string]string, len(list))
 	for _, label := range list {
 		i := strings.IndexAny(label, "=:")
-		if i < 0 || fleet.ValidateID("label name", label[:i]) != nil {
+		if i < 0 || api.ValidateID("label name", label[:i]) != nil {
 			return nil, errors.New("must be name=value or name:value, with a label's name")
 		}
 		name, value := label[:i], label[i+1:]

@@ -9,7 +9,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -33,7 +32,7 @@ func (h *Handlers) registerLog(r *rest.Routes) {
 			if err == nil {
 				log, err = h.taskLog(ctx, in, wait)
 			}
-			log.Lines = append([]fleet.LogLine{}, log.Lines...)
+			log.Lines = append([]api.LogLine{}, log.Lines...)
 			log.Next = in.After
 			if n := len(log.Lines); n > 0 {
 				log.Next = log.Lines[n-1].Number
@@ -90,25 +89,25 @@ func (h *Handlers) taskLog(ctx context.Context, in *taskLogInput, wait time.Dura
 }
 
 // endedAttempt is the attempt that was asked for, 0 being the last of a task that is settled, if it has ended.
-func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
-	last := fleet.Attempt{}
+func endedAttempt(task *api.Task, number int) (api.Attempt, bool) {
+	last := api.Attempt{}
 	for _, attempt := range task.Attempts {
-		if attempt.Number == number && attempt.Outcome != fleet.AttemptRunning {
+		if attempt.Number == number && attempt.Outcome != api.AttemptRunning {
 			return attempt, true
 		}
-		if attempt.Outcome != fleet.AttemptReturned {
+		if attempt.Outcome != api.AttemptReturned {
 			last = attempt
 		}
 	}
 	if number == 0 {
 		return last, task.Status.Settled()
 	}
-	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
+	return api.Attempt{Number: number}, number < last.Number || task.Status.Final()
 }
 
 // endOfLog is the answer for an attempt that has ended: what its end has brought into the task's history.
 func (h *Handlers) endOfLog(
-	ctx context.Context, in *taskLogInput, task *api.Task, attempt fleet.Attempt,
+	ctx context.Context, in *taskLogInput, task *api.Task, attempt api.Attempt,
 ) (api.TaskLog, error) {
 	log := api.TaskLog{Attempt: attempt.Number, AgentID: attempt.AgentID, Ended: true}
 	if attempt.Number == 0 {
@@ -124,7 +123,7 @@ func (h *Handlers) endOfLog(
 	}
 	switch {
 	case len(lines) > 0:
-	case attempt.Outcome == fleet.AttemptLost:
+	case attempt.Outcome == api.AttemptLost:
 		log.Why = "the agent was lost before it had sent anything that the attempt wrote"
 	default:
 		log.Why = "the attempt wrote nothing"
@@ -145,7 +144,7 @@ func takeLines(l *api.TaskLog, read contract.ReadLogResult) {
 // readLog asks the attempt's hub for lines. A hub that does not answer is answered as Gone: another may have the
 // attempt by the next look.
 func (h *Handlers) readLog(
-	ctx context.Context, task string, attempt *fleet.Attempt, after int64, wait time.Duration,
+	ctx context.Context, task string, attempt *api.Attempt, after int64, wait time.Duration,
 ) (contract.ReadLogResult, error) {
 	if attempt.Hub == "" {
 		return contract.ReadLogResult{Gone: true}, nil
@@ -156,7 +155,7 @@ func (h *Handlers) readLog(
 		ID:      contract.ReadLogID(task, uuid.NewString()),
 		Summary: "read the log of task " + task,
 		Wait:    wait,
-	}, contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: fleet.Duration(wait)})
+	}, contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: api.Duration(wait)})
 	if !answered {
 		return contract.ReadLogResult{Gone: true}, err
 	}

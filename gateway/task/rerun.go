@@ -8,7 +8,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
@@ -56,9 +55,9 @@ func notAgain(t *api.Task) string {
 		return "it is an instance of a job, which starts its instances itself: restart it (mainstay job restart " + of + ")"
 	case strings.Contains(t.ID, array.Mark) && !isElement:
 		return "it is a delivery of several elements of an array: run these again, each by its own id"
-	case t.Status == fleet.TaskReview:
+	case t.Status == api.TaskReview:
 		return "the task waits for a person: decide about it (mainstay task review --decision rerun)"
-	case t.Status != fleet.TaskDeadLetter && !t.Status.Final():
+	case t.Status != api.TaskDeadLetter && !t.Status.Final():
 		return "the task has not ended: it is " + string(t.Status) + "; wait for its end, or cancel it first"
 	case isStep && len(t.Attempts) == 0:
 		return "step " + step + " never began, so it has no payload yet: run it in its run (mainstay run retry " + run + ")"
@@ -70,14 +69,14 @@ func notAgain(t *api.Task) string {
 
 // again is what a task is submitted with that repeats one with this spec and id. What its recovery and the cluster have
 // put in place of its own stays.
-func again(spec *fleet.TaskSpec, id string) fleet.TaskSpec {
+func again(spec *api.TaskSpec, id string) api.TaskSpec {
 	s := *spec
 	s.StartAt, s.ExpiresAt = time.Time{}, time.Time{}
 	if s.ShardKey == id {
 		s.ShardKey = "" // of a task without one
 	}
 	if s.Recovery != nil {
-		s.Retry = fleet.RetryPolicy{NonRetryable: s.Retry.NonRetryable} // the rest are the cluster's defaults
+		s.Retry = api.RetryPolicy{NonRetryable: s.Retry.NonRetryable} // the rest are the cluster's defaults
 	}
 	return s
 }

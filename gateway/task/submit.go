@@ -14,7 +14,6 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/payload"
@@ -79,7 +78,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 		return api.Task{}, rest.Unknown(protocol.CodeUnknownTask)
 	}
 	if r.Tenant == "" {
-		r.Tenant, _ = fleet.CutTenant(named)
+		r.Tenant, _ = api.CutTenant(named)
 	}
 	if r.Tenant, err = rest.OwnTenant(ctx, r.Tenant); err != nil {
 		return api.Task{}, err
@@ -89,7 +88,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 	if err := cmp.Or(spec.Validate(), payload.Task(&spec)); err != nil {
 		return api.Task{}, rest.Invalid("body", err)
 	}
-	if err := fleet.ValidateStartAt(spec.StartAt, time.Now()); err != nil {
+	if err := api.ValidateStartAt(spec.StartAt, time.Now()); err != nil {
 		return api.Task{}, rest.Invalid("body.start_at", err)
 	}
 	spec.Recovery = spec.EffectiveRecovery()

@@ -81,8 +81,8 @@ func tokenOf(r *access.Record, now time.Time) api.Token {
 
 // create makes a token and keeps its hash.
 func (h *Handlers) create(ctx context.Context, r *api.TokenRequest) (api.NewToken, error) {
-	if err := fleet.Within("", r); err != nil {
-		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
+	if err := api.Within("", r); err != nil {
+		if field, ok := errors.AsType[*api.FieldError](err); ok {
 			return api.NewToken{}, rest.Invalid("body."+field.Field, field.Err)
 		}
 		return api.NewToken{}, rest.Invalid("body", err)
@@ -93,7 +93,7 @@ func (h *Handlers) create(ctx context.Context, r *api.TokenRequest) (api.NewToke
 	}
 	var random [access.RandomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
-	secret, record := access.Mint(cmp.Or(r.Kind, access.APIToken), random)
+	secret, record := access.Mint(cmp.Or(r.Kind, api.TokenAPI), random)
 	by := access.From(ctx)
 	record.Name, record.Role = r.Name, r.Role
 	record.Tenant, record.Cluster, record.AgentID = r.Tenant, r.Cluster, r.AgentID
@@ -168,7 +168,7 @@ func (h *Handlers) revoke(ctx context.Context, in *revokeInput) (api.RevokedToke
 	if len(going) == 0 {
 		return revoked, rest.Unknown(protocol.CodeUnknownToken)
 	}
-	if in.EndSessions && !slices.ContainsFunc(going, func(r access.Record) bool { return r.Kind == access.JoinToken }) {
+	if in.EndSessions && !slices.ContainsFunc(going, func(r access.Record) bool { return r.Kind == api.TokenJoin }) {
 		return revoked, rest.Invalid("query.end_sessions",
 			errors.New("is for join tokens: the sessions that an api token opened always end with it"))
 	}
@@ -202,7 +202,7 @@ func (h *Handlers) endSessionsOf(ctx context.Context, id string) (api.RevokedTok
 	var of []access.Record
 	for i := range views {
 		if slices.ContainsFunc(views[i].Members, func(m fleet.Member) bool { return m.JoinToken == id }) {
-			of = append(of, access.Record{ID: id, Kind: access.JoinToken, Cluster: views[i].Config.Name})
+			of = append(of, access.Record{ID: id, Kind: api.TokenJoin, Cluster: views[i].Config.Name})
 		}
 	}
 	if len(of) == 0 {
@@ -217,7 +217,7 @@ func (h *Handlers) revokeJoinTokens(
 	ctx context.Context, records []access.Record, endSessions bool, revoked *api.RevokedToken,
 ) error {
 	for i := range records {
-		if records[i].Kind != access.JoinToken {
+		if records[i].Kind != api.TokenJoin {
 			continue
 		}
 		ended, err := store.Update(ctx, h.Store,

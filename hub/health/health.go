@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
@@ -91,7 +92,7 @@ func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 	m.log.Info("An agent's health changed", zap.String("agent", a.ID), zap.String("from", string(r.notified)),
 		zap.String("to", string(health.Level)), zap.Float64("score", health.Score), zap.String("why", health.Why))
 	r.notified, r.turnedAt = health.Level, time.Time{}
-	return &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: fleet.Shorten(health.Why, maxWhy),
+	return &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: api.Shorten(health.Why, maxWhy),
 		Since: now.UTC()}
 }
 

@@ -3,6 +3,7 @@ package health
 import (
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -12,12 +13,12 @@ type Record struct {
 	monitor   *Monitor
 	agent     string
 	window    fleet.HealthWindow
-	missed    int               // heartbeats since the newest one
-	level     fleet.HealthLevel // the last rating; empty: not rated yet
-	own       fleet.HealthLevel // the same by HealthFacts.Own
+	missed    int             // heartbeats since the newest one
+	level     api.HealthLevel // the last rating; empty: not rated yet
+	own       api.HealthLevel // the same by HealthFacts.Own
 	score     float64
-	notified  fleet.HealthLevel // the level that its cluster knows; empty: healthy
-	turnedAt  time.Time         // since when the rating differs from notified, to the worse if worsening
+	notified  api.HealthLevel // the level that its cluster knows; empty: healthy
+	turnedAt  time.Time       // since when the rating differs from notified, to the worse if worsening
 	worsening bool
 	failures  int // attempts that ended badly since the last one that completed
 }
@@ -46,14 +47,14 @@ func (r *Record) Missed(n int) {
 }
 
 // Ended counts the end of an attempt.
-func (r *Record) Ended(outcome fleet.AttemptOutcome, now time.Time) {
+func (r *Record) Ended(outcome api.AttemptOutcome, now time.Time) {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
 	r.window.Ended(outcome, now)
 	switch outcome {
-	case fleet.AttemptCompleted:
+	case api.AttemptCompleted:
 		r.failures = 0
-	case fleet.AttemptFailed, fleet.AttemptTimedOut, fleet.AttemptReturned:
+	case api.AttemptFailed, api.AttemptTimedOut, api.AttemptReturned:
 		r.failures++
 	}
 }
@@ -66,7 +67,7 @@ func (r *Record) Rejoined() {
 }
 
 // Last returns the last rating: its level, empty if there is none yet, and its score.
-func (r *Record) Last() (fleet.HealthLevel, float64) {
+func (r *Record) Last() (api.HealthLevel, float64) {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
 	return r.level, r.score
@@ -86,7 +87,7 @@ func (r *Record) Close(now time.Time) {
 func (r *Record) assess(f fleet.HealthFacts, now time.Time) (all, own fleet.Health) {
 	f = r.window.Facts(f, now)
 	all, own = fleet.AssessHealth(f, r.level), fleet.AssessHealth(f.Own(), r.own)
-	all.Busy = all.Level != fleet.HealthHealthy && own.Level == fleet.HealthHealthy
+	all.Busy = all.Level != api.HealthHealthy && own.Level == api.HealthHealthy
 	r.level, r.score, r.own = all.Level, all.Score, own.Level
 	return all, own
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -92,9 +93,9 @@ func fits(changes []fleet.Transition) int {
 	size := 0
 	for i := range changes {
 		c := &changes[i]
-		size += change + attempt*len(c.Attempts) + fleet.JSONSize(c.Reason)
+		size += change + attempt*len(c.Attempts) + api.JSONSize(c.Reason)
 		if c.Health != nil {
-			size += fleet.JSONSize(c.Health.Why)
+			size += api.JSONSize(c.Health.Why)
 		}
 		if size > most {
 			return max(i, 1)

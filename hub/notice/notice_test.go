@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
@@ -47,8 +48,8 @@ func TestChangesFitIntoASignal(t *testing.T) {
 	t.Parallel()
 	note := strings.Repeat("\U0001F642", 512)
 	for name, c := range map[string]fleet.Transition{
-		"deaths": {Status: fleet.AgentOffline, Evidence: fleet.EvidenceProof, Reason: note},
-		"health": {Health: &fleet.MemberHealth{Level: fleet.HealthCritical, Why: note}},
+		"deaths": {Status: api.AgentOffline, Evidence: api.EvidenceProof, Reason: note},
+		"health": {Health: &fleet.MemberHealth{Level: api.HealthCritical, Why: note}},
 	} {
 		c.AgentID, c.Instance = strings.Repeat("a", 63), strings.Repeat("b", 64)
 		all := slices.Repeat([]fleet.Transition{c}, 5000)

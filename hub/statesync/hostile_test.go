@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
@@ -22,8 +23,8 @@ type tables struct {
 	t      *testing.T
 	agents []string
 	hubs   map[string]*States
-	tables map[string]*fleet.StateTable
-	evil   []fleet.StateEntry
+	tables map[string]*api.StateTable
+	evil   []api.StateEntry
 	epoch  int64
 	one    *States // all agents are at this hub; nil: each has its own
 }
@@ -37,7 +38,7 @@ type tableFacts struct {
 func (f tableFacts) States(string) (states []contract.AgentState) {
 	for _, a := range f.agents {
 		if f.agent == "" || f.agent == a {
-			states = append(states, contract.AgentState{AgentID: a, State: &fleet.StateSummary{}})
+			states = append(states, contract.AgentState{AgentID: a, State: &api.StateSummary{}})
 		}
 	}
 	return states
@@ -71,7 +72,7 @@ func (f tableFacts) CommandKeeper(agent string, c protocol.Command) bool {
 
 func newTables(t *testing.T, together bool, agents ...string) *tables {
 	t.Helper()
-	f := &tables{t: t, hubs: map[string]*States{}, tables: map[string]*fleet.StateTable{}, epoch: 7}
+	f := &tables{t: t, hubs: map[string]*States{}, tables: map[string]*api.StateTable{}, epoch: 7}
 	if together {
 		f.one = New(part.Hub{Logger: zap.NewNop()}, tableFacts{f, ""}, 0)
 	}
@@ -85,7 +86,7 @@ func newTables(t *testing.T, together bool, agents ...string) *tables {
 func (f *tables) join(agent string) {
 	f.leave(agent)
 	f.agents = append(f.agents, agent)
-	f.tables[agent] = &fleet.StateTable{}
+	f.tables[agent] = &api.StateTable{}
 	if f.hubs[agent] = f.one; f.one != nil {
 		f.one.Forget(agent)
 		return
@@ -98,7 +99,7 @@ func (f *tables) leave(agent string) {
 }
 
 // write writes an entry and reports that it may.
-func (f *tables) write(agent string, ref fleet.StateRef, value string, epoch int64) {
+func (f *tables) write(agent string, ref api.StateRef, value string, epoch int64) {
 	f.t.Helper()
 	wrote, err := f.tables[agent].Write(ref, []byte(value), epoch)
 	require.NoError(f.t, err)
@@ -136,7 +137,7 @@ func (f *tables) sync() {
 }
 
 // has requires that these agents have the value.
-func (f *tables) has(ref fleet.StateRef, value string, agents ...string) {
+func (f *tables) has(ref api.StateRef, value string, agents ...string) {
 	f.t.Helper()
 	for _, a := range agents {
 		e, _ := f.tables[a].Get(ref)
@@ -155,8 +156,8 @@ func each(t *testing.T, name string, test func(t *testing.T, together bool)) {
 	}
 }
 
-func entryOf(ref fleet.StateRef, epoch, number int64) fleet.StateEntry {
-	return fleet.StateEntry{StateRef: ref, StateVersion: fleet.StateVersion{Epoch: epoch, Number: number},
+func entryOf(ref api.StateRef, epoch, number int64) api.StateEntry {
+	return api.StateEntry{StateRef: ref, StateVersion: api.StateVersion{Epoch: epoch, Number: number},
 		Value: json.RawMessage(`"evil"`), Digest: "00112233"}
 }
 
@@ -164,14 +165,14 @@ func entryOf(ref fleet.StateRef, epoch, number int64) fleet.StateEntry {
 func TestOneAgentDoesNotSpoilTheState(t *testing.T) {
 	t.Parallel()
 	const last = 1 << 53
-	own, config := fleet.StateRef{Section: fleet.StateTargets, Key: "a"},
-		fleet.StateRef{Section: fleet.StateConfiguration, Key: "x"}
-	for name, evil := range map[string][]fleet.StateEntry{
+	own, config := api.StateRef{Section: api.StateTargets, Key: "a"},
+		api.StateRef{Section: api.StateConfiguration, Key: "x"}
+	for name, evil := range map[string][]api.StateEntry{
 		"another's own entry":              {entryOf(own, 7, 1000)},
 		"another's own entry, last epoch":  {entryOf(own, last-1, 1)},
 		"another's own entry, last number": {entryOf(own, 7, last)},
 		"a key with the last number":       {entryOf(config, 0, last)},
-		"a new key with the last number":   {entryOf(fleet.StateRef{Section: fleet.StateDigests, Key: "p"}, 0, last)},
+		"a new key with the last number":   {entryOf(api.StateRef{Section: api.StateDigests, Key: "p"}, 0, last)},
 		"a key with the last epoch":        {entryOf(config, last, 1)},
 		"half of the last":                 {entryOf(config, 7, last/2)},
 	} {
@@ -201,33 +202,33 @@ func TestOneAgentDoesNotSpoilTheState(t *testing.T) {
 func TestAnAgentTellsNoMoreThanAStateHas(t *testing.T) {
 	t.Parallel()
 	f := newTables(t, true, "evil")
-	var refs []fleet.StateRef
+	var refs []api.StateRef
 	for n := range 100 {
-		e := entryOf(fleet.StateRef{Section: fleet.StateConfiguration, Key: fmt.Sprint(n)}, 7, 1)
-		e.Value = json.RawMessage(`"` + strings.Repeat("x", fleet.MaxStateValue-2) + `"`)
+		e := entryOf(api.StateRef{Section: api.StateConfiguration, Key: fmt.Sprint(n)}, 7, 1)
+		e.Value = json.RawMessage(`"` + strings.Repeat("x", api.MaxStateValue-2) + `"`)
 		f.evil, refs = append(f.evil, e), append(refs, e.StateRef)
 	}
 	read, err := f.one.Read(t.Context(), contract.ReadStatesInput{Manifests: true})
 	require.NoError(t, err)
-	require.Len(t, read.Merged, fleet.MaxStateBytes/fleet.MaxStateValue)
+	require.Len(t, read.Merged, api.MaxStateBytes/api.MaxStateValue)
 	given, err := f.one.ReadEntries(t.Context(), contract.ReadEntriesInput{AgentID: "evil", Refs: refs})
 	require.NoError(t, err)
-	require.Len(t, given.Entries, 2*fleet.StateChunk/fleet.MaxStateValue)
+	require.Len(t, given.Entries, 2*fleet.StateChunk/api.MaxStateValue)
 }
 
 func TestEntriesThatWereNotAskedForAreDropped(t *testing.T) {
 	t.Parallel()
 	f := newTables(t, false, "a", "b", "evil")
-	ref := fleet.StateRef{Section: fleet.StateConfiguration, Key: "asked"}
-	other := fleet.StateRef{Section: fleet.StateTargets, Key: "b"}
-	f.evil = []fleet.StateEntry{entryOf(ref, 7, 9), entryOf(ref, 7, 10), entryOf(other, 7, 9)}
+	ref := api.StateRef{Section: api.StateConfiguration, Key: "asked"}
+	other := api.StateRef{Section: api.StateTargets, Key: "b"}
+	f.evil = []api.StateEntry{entryOf(ref, 7, 9), entryOf(ref, 7, 10), entryOf(other, 7, 9)}
 	read, err := f.hubs["evil"].ReadEntries(t.Context(),
-		contract.ReadEntriesInput{AgentID: "evil", Refs: []fleet.StateRef{ref}})
+		contract.ReadEntriesInput{AgentID: "evil", Refs: []api.StateRef{ref}})
 	require.NoError(t, err)
 	require.Equal(t, f.evil[:1], read.Entries)
 	f.evil[0].Number = 1 << 53
 	read, err = f.hubs["evil"].ReadEntries(t.Context(),
-		contract.ReadEntriesInput{AgentID: "evil", Refs: []fleet.StateRef{other, ref}})
+		contract.ReadEntriesInput{AgentID: "evil", Refs: []api.StateRef{other, ref}})
 	require.NoError(t, err)
 	require.Equal(t, f.evil[2:], read.Entries, "told with another version than in its manifest")
 }
@@ -235,8 +236,8 @@ func TestEntriesThatWereNotAskedForAreDropped(t *testing.T) {
 // TestStateStaysAsItWas: what honest agents tell goes on to count.
 func TestStateStaysAsItWas(t *testing.T) {
 	t.Parallel()
-	own, config := fleet.StateRef{Section: fleet.StateTargets, Key: "a"},
-		fleet.StateRef{Section: fleet.StateConfiguration, Key: "x"}
+	own, config := api.StateRef{Section: api.StateTargets, Key: "a"},
+		api.StateRef{Section: api.StateConfiguration, Key: "x"}
 	for name, play := range map[string]func(f *tables){
 		"a new leader takes over": func(f *tables) {
 			f.leave("a")
@@ -276,8 +277,8 @@ func TestStateStaysAsItWas(t *testing.T) {
 		},
 		"a hub that refuses nothing passes entries on": func(f *tables) {
 			_, err := f.hubs["a"].Apply(f.t.Context(), contract.ApplyStateInput{Agents: []string{"a"},
-				Entries: []fleet.StateEntry{entryOf(config, 7, 1<<52), entryOf(own, 1<<52, 9)},
-				Forget:  []fleet.StateRef{own}})
+				Entries: []api.StateEntry{entryOf(config, 7, 1<<52), entryOf(own, 1<<52, 9)},
+				Forget:  []api.StateRef{own}})
 			require.NoError(f.t, err)
 			f.has(own, `["h1"]`, "a")
 			f.has(config, `1`, "a")

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
@@ -73,7 +74,7 @@ type ask struct {
 
 // manifest is an agent's manifest when it was last read.
 type manifest struct {
-	lines []fleet.StateLine
+	lines []api.StateLine
 	at    time.Time
 }
 
@@ -133,7 +134,7 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	s.mu.Lock()
 	maps.DeleteFunc(s.manifests, func(_ string, m manifest) bool { return time.Since(m.at) >= manifestFresh })
 	s.mu.Unlock()
-	all := merged{first: in.First, lines: map[fleet.StateRef]fleet.HeldLine{}}
+	all := merged{first: in.First, lines: map[api.StateRef]fleet.HeldLine{}}
 	eachKeeper(result.Agents, func(i int, agent string) {
 		lines, ok := s.readManifest(ctx, agent)
 		counted := s.within(agent, lines)
@@ -141,7 +142,7 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 			result.Agents[i].Silent = true
 			return
 		}
-		summary := fleet.SummaryOf(lines)
+		summary := api.SummaryOf(lines)
 		result.Agents[i].State = &summary
 	})
 	// The workflow knows who is a member.
@@ -152,15 +153,15 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 // within returns those of the lines that an agent told whose versions can be. Numbers count writes: one above the
 // milliseconds since 1970 was invented. A bound that grows with time leaves a next number after each that was taken,
 // for this process and the next one. Nor does an agent keep more than a state may have.
-func (s *States) within(agent string, lines []fleet.StateLine) []fleet.StateLine {
-	return sift(s, agent, lines, func(l fleet.StateLine) fleet.StateLine { return l },
-		bounded(fleet.MaxStateBytes, s.refuses(agent)))
+func (s *States) within(agent string, lines []api.StateLine) []api.StateLine {
+	return sift(s, agent, lines, func(l api.StateLine) api.StateLine { return l },
+		bounded(api.MaxStateBytes, s.refuses(agent)))
 }
 
 // bounded refuses, too, what makes the lines' values larger together than most bytes.
-func bounded(most int, refuses func(fleet.StateLine) string) func(fleet.StateLine) string {
+func bounded(most int, refuses func(api.StateLine) string) func(api.StateLine) string {
 	left := most
-	return func(l fleet.StateLine) string {
+	return func(l api.StateLine) string {
 		if l.Size < 0 || l.Size > left {
 			return fmt.Sprintf("%s %q and those before it have more than %d bytes", l.Section, l.Key, most)
 		}
@@ -173,9 +174,9 @@ func bounded(most int, refuses func(fleet.StateLine) string) func(fleet.StateLin
 }
 
 // refuses returns a function that says why a line is refused; empty when it is not.
-func (s *States) refuses(agent string) func(fleet.StateLine) string {
+func (s *States) refuses(agent string) func(api.StateLine) string {
 	epoch, number := s.facts.EpochOf(agent)+epochSlack, time.Now().UnixMilli()
-	return func(l fleet.StateLine) string {
+	return func(l api.StateLine) string {
 		switch {
 		case l.Epoch > epoch:
 			return fmt.Sprintf("%s %q has the epoch %d, far above the cluster's newest", l.Section, l.Key, l.Epoch)
@@ -189,7 +190,7 @@ func (s *States) refuses(agent string) func(fleet.StateLine) string {
 
 // sift returns what is not refused of an agent's lines or entries.
 func sift[T any](
-	s *States, agent string, all []T, line func(T) fleet.StateLine, refuses func(fleet.StateLine) string,
+	s *States, agent string, all []T, line func(T) api.StateLine, refuses func(api.StateLine) string,
 ) []T {
 	first := ""
 	left := make([]T, 0, len(all))
@@ -213,12 +214,12 @@ func sift[T any](
 type merged struct {
 	first string
 	mu    sync.Mutex
-	lines map[fleet.StateRef]fleet.HeldLine
+	lines map[api.StateRef]fleet.HeldLine
 	size  int
 }
 
 // take adds a manifest unless that makes it too large: an agent with more counts as silent.
-func (m *merged) take(agent string, lines []fleet.StateLine) bool {
+func (m *merged) take(agent string, lines []api.StateLine) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	size := m.size
@@ -254,7 +255,7 @@ func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
 }
 
 // readManifest asks an agent for its manifest, and keeps it for comparing.
-func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateLine, bool) {
+func (s *States) readManifest(ctx context.Context, agent string) ([]api.StateLine, bool) {
 	report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandState})
 	if !ok {
 		return nil, false
@@ -277,7 +278,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 	agents := s.facts.States(in.Cluster)
 	var mu sync.Mutex
 	var result contract.CompareStatesResult
-	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
+	missing, extra := map[api.StateRef]bool{}, map[api.StateRef]bool{}
 	room := fleet.MaxMergedBytes // for what is extra; the rest is found again
 	eachKeeper(agents, func(_ int, agent string) {
 		s.mu.Lock()
@@ -299,7 +300,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 			missing[ref] = true
 		}
 		for _, ref := range d.Extra {
-			if need := (fleet.StateLine{StateRef: ref}).Bytes(); !extra[ref] && need <= room {
+			if need := (api.StateLine{StateRef: ref}).Bytes(); !extra[ref] && need <= room {
 				extra[ref] = true
 				room -= need
 			}
@@ -310,8 +311,8 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 	return result, nil
 }
 
-func sortedRefs(set map[fleet.StateRef]bool) []fleet.StateRef {
-	return slices.SortedFunc(maps.Keys(set), fleet.StateRef.Compare)
+func sortedRefs(set map[api.StateRef]bool) []api.StateRef {
+	return slices.SortedFunc(maps.Keys(set), api.StateRef.Compare)
 }
 
 // mostRead bounds the values of one answer of ReadEntries, which is asked for about fleet.StateChunk bytes.
@@ -320,12 +321,12 @@ const mostRead = 2 * fleet.StateChunk
 // ReadEntries reads entries from one agent. It passes on only what was asked for.
 func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
 	report, ok := s.ask(ctx, in.AgentID, protocol.Command{Type: protocol.CommandState, Refs: in.Refs})
-	asked := map[fleet.StateRef]bool{}
+	asked := map[api.StateRef]bool{}
 	for _, ref := range in.Refs {
 		asked[ref] = true
 	}
 	refuses := bounded(mostRead, s.refuses(in.AgentID))
-	entries := sift(s, in.AgentID, report.Entries, fleet.StateEntry.Line, func(l fleet.StateLine) string {
+	entries := sift(s, in.AgentID, report.Entries, api.StateEntry.Line, func(l api.StateLine) string {
 		if !asked[l.StateRef] {
 			return fmt.Sprintf("%s %q was not asked for", l.Section, l.Key)
 		}
@@ -343,9 +344,9 @@ func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contra
 		agent := in.Agents[i]
 		report, ok := s.ask(ctx, agent, protocol.Command{
 			Type:    protocol.CommandSync,
-			Entries: sift(s, agent, in.Entries, fleet.StateEntry.Line, s.refuses(agent)),
+			Entries: sift(s, agent, in.Entries, api.StateEntry.Line, s.refuses(agent)),
 			Refs: slices.DeleteFunc(slices.Clone(in.Forget),
-				func(ref fleet.StateRef) bool { return ref.Key == agent }),
+				func(ref api.StateRef) bool { return ref.Key == agent }),
 		})
 		if failed[i] = report.Error; !ok {
 			failed[i] = "the agent did not answer"

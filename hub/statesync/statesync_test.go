@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
@@ -19,7 +20,7 @@ import (
 type keepers struct {
 	states    *States
 	agents    []contract.AgentState
-	manifests map[string][]fleet.StateLine
+	manifests map[string][]api.StateLine
 }
 
 func (k *keepers) States(string) []contract.AgentState { return k.agents }
@@ -30,19 +31,19 @@ func (k *keepers) CommandKeeper(agent string, c protocol.Command) bool {
 }
 
 func newKeepers() *keepers {
-	k := &keepers{manifests: map[string][]fleet.StateLine{}}
+	k := &keepers{manifests: map[string][]api.StateLine{}}
 	k.states = New(part.Hub{Logger: zap.NewNop()}, k, 0)
 	return k
 }
 
 // add adds an agent with the largest manifest, whose keys begin with a word and are filled up.
 func (k *keepers) add(agent, keys, fill string) {
-	k.agents = append(k.agents, contract.AgentState{AgentID: agent, State: &fleet.StateSummary{}})
+	k.agents = append(k.agents, contract.AgentState{AgentID: agent, State: &api.StateSummary{}})
 	for n := range 2000 {
 		key := fmt.Sprintf("%s-%d-", keys, n)
-		k.manifests[agent] = append(k.manifests[agent], fleet.StateLine{
-			StateRef:     fleet.StateRef{Section: fleet.StateTasks, Key: key + strings.Repeat(fill, 255-len(key))},
-			StateVersion: fleet.StateVersion{Number: 1}, Digest: strings.Repeat("d", 64)})
+		k.manifests[agent] = append(k.manifests[agent], api.StateLine{
+			StateRef:     api.StateRef{Section: api.StateTasks, Key: key + strings.Repeat(fill, 255-len(key))},
+			StateVersion: api.StateVersion{Number: 1}, Digest: strings.Repeat("d", 64)})
 	}
 }
 

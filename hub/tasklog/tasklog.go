@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -65,7 +65,7 @@ type key struct {
 // watch has the lines of one attempt's log.
 type watch struct {
 	agent    string
-	tail     fleet.LogTail
+	tail     api.LogTail
 	kept     bool // the agent was asked to send also what nobody reads
 	answered bool // the agent sent lines, or reported that there are none
 	askedAt  time.Time
@@ -106,7 +106,7 @@ func (l *Logs) Keep(agent, task string, attempt int, now time.Time) *protocol.Co
 		return nil
 	}
 	c := w.ask(task, attempt)
-	c.Every = fleet.Duration(keepEvery)
+	c.Every = api.Duration(keepEvery)
 	return c
 }
 
@@ -122,7 +122,7 @@ func (w *watch) ask(task string, attempt int) *protocol.Command {
 }
 
 // Tail is what the agent has sent of an attempt's log.
-func (l *Logs) Tail(task string, attempt int) []fleet.LogLine {
+func (l *Logs) Tail(task string, attempt int) []api.LogLine {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w := l.watches[key{task, attempt}]; w != nil {
@@ -132,20 +132,20 @@ func (l *Logs) Tail(task string, attempt int) []fleet.LogLine {
 }
 
 // Whole is the end of an attempt's log as its result brings it, within the bounds, or else what was sent before.
-func (l *Logs) Whole(task string, r *protocol.Result) []fleet.LogLine {
+func (l *Logs) Whole(task string, r *protocol.Result) []api.LogLine {
 	if len(r.Log) == 0 {
 		return l.Tail(task, r.Attempt)
 	}
-	var tail fleet.LogTail
+	var tail api.LogTail
 	addLines(&tail, r.Log)
 	return tail.After(0)
 }
 
 // addLines adds the lines that are new.
-func addLines(tail *fleet.LogTail, lines []fleet.LogLine) {
-	slices.SortStableFunc(lines, func(a, b fleet.LogLine) int { return cmp.Compare(a.Number, b.Number) })
+func addLines(tail *api.LogTail, lines []api.LogLine) {
+	slices.SortStableFunc(lines, func(a, b api.LogLine) int { return cmp.Compare(a.Number, b.Number) })
 	for _, line := range lines {
-		if line.Number > tail.Last() && fleet.ValidateTime("at", line.At) == nil { // else a duplicate, or not to be kept
+		if line.Number > tail.Last() && api.ValidateTime("at", line.At) == nil { // else a duplicate, or not to be kept
 			tail.Add(line)
 		}
 	}
@@ -207,7 +207,7 @@ func (l *Logs) look(in *contract.ReadLogInput) (result contract.ReadLogResult, a
 	if holder != "" && now.Sub(w.askedAt) >= askAgain {
 		w.askedAt = now
 		ask = w.ask(in.TaskID, in.Attempt)
-		ask.Hold = fleet.Duration(Interest)
+		ask.Hold = api.Duration(Interest)
 	}
 	return contract.ReadLogResult{
 		AgentID: w.agent,

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/textfile"
@@ -74,7 +75,7 @@ func New(o Options) (*Coolify, error) {
 func (c *Coolify) Close() {}
 
 // Platform implements spawner.Spawner.
-func (c *Coolify) Platform() fleet.Platform { return fleet.PlatformCoolify }
+func (c *Coolify) Platform() api.Platform { return api.PlatformCoolify }
 
 // Spawn implements spawner.Spawner. It waits until the application is deployed.
 func (c *Coolify) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
@@ -100,7 +101,7 @@ func (c *Coolify) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawne
 }
 
 func (c *Coolify) spawned(id, cluster string, app *application) fleet.Spawned {
-	return fleet.Spawned{ID: id, Cluster: cluster, Spawner: c.o.Name, Platform: fleet.PlatformCoolify, Handle: app.UUID,
+	return fleet.Spawned{ID: id, Cluster: cluster, Spawner: c.o.Name, Platform: api.PlatformCoolify, Handle: app.UUID,
 		StartedAt: app.CreatedAt.UTC()}
 }
 
@@ -261,7 +262,7 @@ func (c *Coolify) giveFiles(ctx context.Context, uuid string, spec *fleet.SpawnS
 
 // Terminate implements spawner.Spawner. It returns when Coolify knows the application no more.
 func (c *Coolify) Terminate(ctx context.Context, id string, graceful bool) error {
-	if fleet.ValidateID("id", id) != nil {
+	if api.ValidateID("id", id) != nil {
 		return nil
 	}
 	release, err := c.turns.Take(ctx, id)
@@ -329,11 +330,11 @@ func (c *Coolify) List(ctx context.Context) ([]fleet.Spawned, error) {
 
 // Watch implements spawner.Watcher. It also deletes applications that ended a while ago, and those that never ran
 // because a spawner died. An end that happens while no spawner runs is not reported.
-func (c *Coolify) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+func (c *Coolify) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	spawner.Look(ctx, c.o.Logger, "Coolify", min(lookEvery, 5*c.o.Pause), func() error { return c.look(ctx, ended) })
 }
 
-func (c *Coolify) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
+func (c *Coolify) look(ctx context.Context, ended func(api.SpawnEnd)) error {
 	apps, clusters, err := c.applications(ctx)
 	if err != nil {
 		return err
@@ -347,7 +348,7 @@ func (c *Coolify) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
 			delete(c.ran, app.UUID)
 			reason := "its application is " + app.Status + c.lastWords(ctx, app.UUID)
 			c.o.Logger.Sugar().Infow("An agent's application has ended", "agent", id, "reason", reason)
-			ended(fleet.SpawnEnd{AgentID: id, Cluster: clusters[id], At: time.Now(), Reason: reason})
+			ended(api.SpawnEnd{AgentID: id, Cluster: clusters[id], At: time.Now(), Reason: reason})
 		}
 		if time.Since(app.UpdatedAt) > c.o.Keep {
 			if err := c.Terminate(ctx, id, false); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -173,7 +174,7 @@ func spawnerOf(t *testing.T, s *server) *Coolify {
 	return c
 }
 
-var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", Resources: fleet.Resources{CPU: "500m", Memory: "64Mi"}}
+var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", Resources: api.Resources{CPU: "500m", Memory: "64Mi"}}
 
 // TestAnApplicationIsAnAgent loses the answer of each step in turn, and starts again as the caller does.
 func TestAnApplicationIsAnAgent(t *testing.T) {
@@ -236,8 +237,8 @@ func TestEndsOfApplicationsAreReported(t *testing.T) {
 	c.o.Keep = 100 * time.Millisecond
 	_, err := c.Spawn(t.Context(), spec)
 	require.NoError(t, err)
-	reports := make(chan fleet.SpawnEnd, 10)
-	ended := func(end fleet.SpawnEnd) { reports <- end }
+	reports := make(chan api.SpawnEnd, 10)
+	ended := func(end api.SpawnEnd) { reports <- end }
 	require.NoError(t, c.look(t.Context(), ended))
 	require.Empty(t, reports)
 	s.mu.Lock()

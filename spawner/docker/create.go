@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -101,22 +102,22 @@ func (d *Docker) host(spec *fleet.SpawnSpec, logging string) *container.HostConf
 
 // Fetch has the engine get an image, unless it has it.
 func (d *Docker) Fetch(ctx context.Context, image string) error {
-	_, err := d.fetch(ctx, image, fleet.PullMissing)
+	_, err := d.fetch(ctx, image, api.PullMissing)
 	return err
 }
 
 // fetch has the engine get an image, as the policy says, and returns the image's user.
-func (d *Docker) fetch(ctx context.Context, image string, policy fleet.PullPolicy) (user string, err error) {
+func (d *Docker) fetch(ctx context.Context, image string, policy api.PullPolicy) (user string, err error) {
 	found, err := d.engine.ImageInspect(ctx, image)
 	missing := errdefs.IsNotFound(err)
 	if err != nil && !missing {
 		return "", fmt.Errorf("look for the image: %w", err)
 	}
 	switch {
-	case missing && policy == fleet.PullNever:
+	case missing && policy == api.PullNever:
 		return "", fmt.Errorf("%w: the engine does not have the image %s, and scaling.spawn.docker.pull is never",
 			spawner.ErrRefused, image)
-	case missing || policy == fleet.PullAlways:
+	case missing || policy == api.PullAlways:
 		pull, err := d.engine.ImagePull(ctx, image, client.ImagePullOptions{})
 		if err == nil {
 			err = pull.Wait(ctx)

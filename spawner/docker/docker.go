@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -49,7 +50,7 @@ type Docker struct {
 	o      Options
 	engine *client.Client
 	turns  spawner.Turns
-	ended  atomic.Pointer[func(fleet.SpawnEnd)] // takes ends that nobody asked for
+	ended  atomic.Pointer[func(api.SpawnEnd)] // takes ends that nobody asked for
 	ends   spawner.Ends
 	ran    map[string]container.Summary // by handle: the containers that ran when Watch looked last
 }
@@ -79,7 +80,7 @@ func New(o Options) (*Docker, error) {
 func (d *Docker) Close() { _ = d.engine.Close() }
 
 // Platform implements spawner.Spawner.
-func (d *Docker) Platform() fleet.Platform { return fleet.PlatformDocker }
+func (d *Docker) Platform() api.Platform { return api.PlatformDocker }
 
 // Size implements spawner.Sizer.
 func (d *Docker) Size(ctx context.Context) (cpus int, memory int64, err error) {
@@ -121,7 +122,7 @@ func (d *Docker) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned
 }
 
 func (d *Docker) spawned(id, cluster, handle string, since time.Time) fleet.Spawned {
-	return fleet.Spawned{ID: id, Cluster: cluster, Spawner: d.o.Name, Platform: fleet.PlatformDocker,
+	return fleet.Spawned{ID: id, Cluster: cluster, Spawner: d.o.Name, Platform: api.PlatformDocker,
 		Handle: handle[:min(len(handle), 12)], StartedAt: since}
 }
 
@@ -186,7 +187,7 @@ func refusal(what string, err error) error {
 
 // Terminate implements spawner.Spawner.
 func (d *Docker) Terminate(ctx context.Context, id string, graceful bool) error {
-	if fleet.ValidateID("id", id) != nil {
+	if api.ValidateID("id", id) != nil {
 		return nil
 	}
 	release, err := d.turns.Take(ctx, id)

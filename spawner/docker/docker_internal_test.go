@@ -6,6 +6,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -53,8 +54,8 @@ func TestHowAContainerEnded(t *testing.T) {
 func TestLimitsOfAContainer(t *testing.T) {
 	t.Parallel()
 	d := lonely(t)
-	h := d.host(&fleet.SpawnSpec{Resources: fleet.Resources{CPU: "1500m", Memory: "1Gi", Storage: "1Mi"},
-		Docker: fleet.DockerSpawn{PidsLimit: 7, WritableRoot: true}}, "journald")
+	h := d.host(&fleet.SpawnSpec{Resources: api.Resources{CPU: "1500m", Memory: "1Gi", Storage: "1Mi"},
+		Docker: api.DockerSpawn{PidsLimit: 7, WritableRoot: true}}, "journald")
 	require.Equal(t, []int64{1 << 30, 1 << 30, 100_000, 150_000, 7},
 		[]int64{h.Memory, h.MemorySwap, h.CPUPeriod, h.CPUQuota, *h.PidsLimit})
 	require.False(t, h.ReadonlyRootfs)

@@ -11,7 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -24,7 +24,7 @@ const strayAfter = time.Minute
 
 // Watch implements spawner.Watcher. It also removes containers that ended a while ago, and those that were never
 // started because a spawner died. After a restart of the spawner an end may be told again.
-func (d *Docker) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+func (d *Docker) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	d.ended.Store(&ended)
 	spawner.Look(ctx, d.o.Logger, "The Docker engine", lookEvery, func() error { return d.look(ctx) })
 }
@@ -104,7 +104,7 @@ func (d *Docker) tell(labels map[string]string, handle string, at time.Time, why
 	}
 	reason := why()
 	d.o.Logger.Sugar().Infow("An agent's container has ended", "agent", id, "reason", reason)
-	(*ended)(fleet.SpawnEnd{AgentID: id, Cluster: labels[labelCluster], At: at, Reason: reason, Gone: true})
+	(*ended)(api.SpawnEnd{AgentID: id, Cluster: labels[labelCluster], At: at, Reason: reason, Gone: true})
 }
 
 // reason says in words how a container ended.

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -97,7 +98,7 @@ func New(o Options) (*EC2, error) {
 func (e *EC2) Close() {}
 
 // Platform implements spawner.Spawner.
-func (e *EC2) Platform() fleet.Platform { return fleet.PlatformEC2 }
+func (e *EC2) Platform() api.Platform { return api.PlatformEC2 }
 
 // Spawn implements spawner.Spawner. It waits until the instance runs.
 func (e *EC2) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
@@ -128,7 +129,7 @@ func (e *EC2) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, e
 
 func (e *EC2) spawned(i *types.Instance) fleet.Spawned {
 	return fleet.Spawned{ID: tag(i, tagAgent), Cluster: tag(i, tagCluster), Spawner: e.o.Name,
-		Platform: fleet.PlatformEC2, Handle: aws.ToString(i.InstanceId), Host: aws.ToString(i.PrivateDnsName),
+		Platform: api.PlatformEC2, Handle: aws.ToString(i.InstanceId), Host: aws.ToString(i.PrivateDnsName),
 		StartedAt: aws.ToTime(i.LaunchTime).UTC()}
 }
 
@@ -282,7 +283,7 @@ func isAnswer(err error, code string) bool {
 
 // Terminate implements spawner.Spawner. AWS shuts the instance's system down, and it returns when the instance is off.
 func (e *EC2) Terminate(ctx context.Context, id string, _ bool) error {
-	if fleet.ValidateID("id", id) != nil {
+	if api.ValidateID("id", id) != nil {
 		return nil
 	}
 	release, err := e.turns.Take(ctx, id)
@@ -336,11 +337,11 @@ func (e *EC2) List(ctx context.Context) ([]fleet.Spawned, error) {
 
 // Watch implements spawner.Watcher. It also gives notice of spot instances that AWS takes back, and terminates those
 // that somebody has stopped. An end that happens while no spawner runs is not reported.
-func (e *EC2) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+func (e *EC2) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	spawner.Look(ctx, e.o.Logger, "AWS", min(lookEvery, 5*e.o.Pause), func() error { return e.look(ctx, ended) })
 }
 
-func (e *EC2) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
+func (e *EC2) look(ctx context.Context, ended func(api.SpawnEnd)) error {
 	all, err := e.instances(ctx)
 	if err != nil {
 		return err
@@ -354,7 +355,7 @@ func (e *EC2) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
 		case types.InstanceStateNameTerminated, types.InstanceStateNameStopped:
 			if e.ran[handle] && e.ends.Take(id, handle) {
 				e.o.Logger.Sugar().Infow("An agent's instance has ended", "agent", id, "reason", reason(i))
-				ended(fleet.SpawnEnd{AgentID: id, Cluster: tag(i, tagCluster), At: time.Now(), Reason: reason(i),
+				ended(api.SpawnEnd{AgentID: id, Cluster: tag(i, tagCluster), At: time.Now(), Reason: reason(i),
 					Gone: true})
 			}
 			delete(e.ran, handle)
@@ -375,7 +376,7 @@ func (e *EC2) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
 }
 
 // giveNotice reports the instances that AWS has marked to take back; spot are those of this spawner by their requests.
-func (e *EC2) giveNotice(ctx context.Context, spot map[string]*types.Instance, ended func(fleet.SpawnEnd)) error {
+func (e *EC2) giveNotice(ctx context.Context, spot map[string]*types.Instance, ended func(api.SpawnEnd)) error {
 	if len(spot) == 0 {
 		return nil
 	}
@@ -392,7 +393,7 @@ func (e *EC2) giveNotice(ctx context.Context, spot map[string]*types.Instance, e
 		if i == nil || r.Status == nil || !e.ends.Take(tag(i, tagAgent), request) {
 			continue
 		}
-		end := fleet.SpawnEnd{AgentID: tag(i, tagAgent), Cluster: tag(i, tagCluster), Notice: true,
+		end := api.SpawnEnd{AgentID: tag(i, tagAgent), Cluster: tag(i, tagCluster), Notice: true,
 			At: aws.ToTime(r.Status.UpdateTime).Add(noticeTime), Reason: "AWS takes its spot instance back"}
 		e.o.Logger.Sugar().Infow("AWS takes an agent's spot instance back", "agent", end.AgentID, "at", end.At)
 		ended(end)

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -42,7 +43,7 @@ func spawnerOf(t *testing.T, s *server) *EC2 {
 	return e
 }
 
-var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", EC2: fleet.EC2Spawn{Spot: true}}
+var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", EC2: api.EC2Spawn{Spot: true}}
 
 // TestAnInstanceIsAnAgent loses an answer, and starts again as the caller does: in the same process, or in the next.
 func TestAnInstanceIsAnAgent(t *testing.T) {
@@ -162,8 +163,8 @@ func TestEndsAndNoticesOfInstancesAreReported(t *testing.T) {
 		_, err := e.Spawn(t.Context(), fleet.SpawnSpec{ID: id, Cluster: "c", EC2: spec.EC2})
 		require.NoError(t, err)
 	}
-	reports := make(chan fleet.SpawnEnd, 10)
-	ended := func(end fleet.SpawnEnd) { reports <- end }
+	reports := make(chan api.SpawnEnd, 10)
+	ended := func(end api.SpawnEnd) { reports <- end }
 	require.NoError(t, e.look(t.Context(), ended))
 	require.Empty(t, reports)
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/textfile"
@@ -60,7 +61,7 @@ type Kubernetes struct {
 	namespace string
 	template  corev1.PodTemplateSpec
 	turns     spawner.Turns
-	ended     atomic.Pointer[func(fleet.SpawnEnd)] // takes ends that nobody asked for
+	ended     atomic.Pointer[func(api.SpawnEnd)] // takes ends that nobody asked for
 	ends      spawner.Ends
 }
 
@@ -112,7 +113,7 @@ func New(o Options) (*Kubernetes, error) {
 func (k *Kubernetes) Close() {}
 
 // Platform implements spawner.Spawner.
-func (k *Kubernetes) Platform() fleet.Platform { return fleet.PlatformKubernetes }
+func (k *Kubernetes) Platform() api.Platform { return api.PlatformKubernetes }
 
 // to completes a request about objects of the namespace.
 func (k *Kubernetes) to(r *rest.Request, resource string) *rest.Request {
@@ -151,7 +152,7 @@ func (k *Kubernetes) spawned(pod *corev1.Pod) fleet.Spawned {
 		since = pod.Status.StartTime.UTC()
 	}
 	return fleet.Spawned{ID: idOf(pod), Cluster: pod.Annotations[annotationCluster], Spawner: k.o.Name,
-		Platform: fleet.PlatformKubernetes, Handle: pod.Namespace + "/" + pod.Name, Host: pod.Spec.NodeName,
+		Platform: api.PlatformKubernetes, Handle: pod.Namespace + "/" + pod.Name, Host: pod.Spec.NodeName,
 		StartedAt: since}
 }
 
@@ -256,7 +257,7 @@ func refusal(what string, err error) error {
 // Terminate implements spawner.Spawner. The API knows a pod until its node has confirmed the end, so a lost node is an
 // error.
 func (k *Kubernetes) Terminate(ctx context.Context, id string, graceful bool) error {
-	if fleet.ValidateID("id", id) != nil {
+	if api.ValidateID("id", id) != nil {
 		return nil
 	}
 	release, err := k.turns.Take(ctx, id)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -37,8 +38,8 @@ func spawnerOf(t *testing.T, c *cluster, change func(o *Options)) *Kubernetes {
 }
 
 var spec = fleet.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Environment: map[string]string{"COLOUR": "$(blue)"},
-	Resources:  fleet.Resources{CPU: "500m", Memory: "64Mi", Storage: "1Gi"},
-	Kubernetes: fleet.KubernetesSpawn{Pull: fleet.PullNever, PriorityClass: "low"}}
+	Resources:  api.Resources{CPU: "500m", Memory: "64Mi", Storage: "1Gi"},
+	Kubernetes: api.KubernetesSpawn{Pull: api.PullNever, PriorityClass: "low"}}
 
 const podName = "mainstay-c-1-0a"
 
@@ -59,7 +60,7 @@ spec:
 	})
 	spawned, err := k.Spawn(t.Context(), spec)
 	require.NoError(t, err)
-	require.Equal(t, []any{spec.ID, spec.Cluster, "rack", fleet.PlatformKubernetes, "agents/" + podName, "node-1"},
+	require.Equal(t, []any{spec.ID, spec.Cluster, "rack", api.PlatformKubernetes, "agents/" + podName, "node-1"},
 		[]any{spawned.ID, spawned.Cluster, spawned.Spawner, spawned.Platform, spawned.Handle, spawned.Host})
 
 	pod, secret := c.pods[podName], c.secrets[podName]
@@ -209,10 +210,10 @@ func TestHowAPodEnded(t *testing.T) {
 			k := spawnerOf(t, c, nil)
 			_, err := k.Spawn(t.Context(), spec)
 			require.NoError(t, err)
-			reports := make(chan fleet.SpawnEnd, 10)
+			reports := make(chan api.SpawnEnd, 10)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			go k.Watch(ctx, func(end fleet.SpawnEnd) { reports <- end })
+			go k.Watch(ctx, func(end api.SpawnEnd) { reports <- end })
 			require.Eventually(t, func() bool { return c.asked("GET pods") }, time.Minute, time.Millisecond)
 			if end != nil {
 				c.set(podName, end)
@@ -253,10 +254,10 @@ func TestTheEndOfADeletedPodIsReported(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("not now"))
 	}
 	c.mu.Unlock()
-	reports := make(chan fleet.SpawnEnd, 10)
+	reports := make(chan api.SpawnEnd, 10)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go k.Watch(ctx, func(end fleet.SpawnEnd) { reports <- end })
+	go k.Watch(ctx, func(end api.SpawnEnd) { reports <- end })
 	require.Eventually(t, func() bool { return c.asked("GET pods") }, time.Minute, time.Millisecond)
 	c.set(podName, ends(corev1.PodFailed, corev1.ContainerStateTerminated{ExitCode: 137}))
 	require.NoError(t, k.Terminate(t.Context(), spec.ID, true))
@@ -291,8 +292,8 @@ func TestPodsThatNobodyWaitsForAreDeleted(t *testing.T) {
 	require.ErrorIs(t, err, spawner.ErrRefused)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	reports := make(chan fleet.SpawnEnd, 10)
-	go k.Watch(ctx, func(end fleet.SpawnEnd) { reports <- end })
+	reports := make(chan api.SpawnEnd, 10)
+	go k.Watch(ctx, func(end api.SpawnEnd) { reports <- end })
 	<-reports
 	require.Eventually(t, func() bool { pods, secrets := c.names(); return len(pods)+len(secrets) == 0 }, time.Minute,
 		10*time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 )
@@ -73,8 +74,8 @@ func (k *Kubernetes) describe(spec *fleet.SpawnSpec) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-var pullPolicies = map[fleet.PullPolicy]corev1.PullPolicy{fleet.PullMissing: corev1.PullIfNotPresent,
-	fleet.PullAlways: corev1.PullAlways, fleet.PullNever: corev1.PullNever}
+var pullPolicies = map[api.PullPolicy]corev1.PullPolicy{api.PullMissing: corev1.PullIfNotPresent,
+	api.PullAlways: corev1.PullAlways, api.PullNever: corev1.PullNever}
 
 // literal has Kubernetes take $(…) for what it is.
 func literal(texts []string) []string {

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -18,7 +18,7 @@ const watchTime = time.Minute
 
 // Watch implements spawner.Watcher. It also deletes pods that ended a while ago, and those that never ran because a
 // spawner died. After a restart of the spawner an end may be reported again.
-func (k *Kubernetes) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+func (k *Kubernetes) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	k.ended.Store(&ended)
 	spawner.Look(ctx, k.o.Logger, "The Kubernetes API", lookEvery, func() error { return k.look(ctx) })
 }
@@ -82,7 +82,7 @@ func (k *Kubernetes) reportEnd(ctx context.Context, pod *corev1.Pod) time.Time {
 	if ended := k.ended.Load(); ended != nil && k.ends.Take(id, string(pod.UID)) {
 		reason := k.reason(ctx, pod)
 		k.o.Logger.Sugar().Infow("An agent's pod has ended", "agent", id, "reason", reason)
-		(*ended)(fleet.SpawnEnd{AgentID: id, Cluster: pod.Annotations[annotationCluster], At: at, Reason: reason,
+		(*ended)(api.SpawnEnd{AgentID: id, Cluster: pod.Annotations[annotationCluster], At: at, Reason: reason,
 			Gone: end != nil}) // the kubelet says so: a pod that is only deleted may live
 	}
 	return at

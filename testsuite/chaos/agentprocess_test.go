@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // agentEnv makes the test binary an agent: it holds an agentSpec.
@@ -157,7 +157,7 @@ func (w *worker) event(e agent.Event) {
 		w.epoch.Store(e.Epoch)
 		w.out.write(line{Kind: lineRegistered, Agent: w.spec.ID, Epoch: e.Epoch})
 	case agent.EventRole:
-		if e.Role == fleet.RoleLeader {
+		if e.Role == api.RoleLeader {
 			w.lead.Store(e.Epoch)
 		} else {
 			w.lead.Store(0)
@@ -239,7 +239,7 @@ func (w *worker) watchIllness(a *agent.Agent, ended <-chan struct{}) {
 			a.ReportHealth(1, "")
 			w.out.write(line{Kind: lineWell, Agent: w.spec.ID})
 		default:
-			a.ReportHealth(ownOpinions[fleet.HealthLevel(level)], "as it was told")
+			a.ReportHealth(ownOpinions[api.HealthLevel(level)], "as it was told")
 			w.out.write(line{Kind: lineIll, Agent: w.spec.ID, Note: level})
 		}
 		was = level
@@ -266,7 +266,7 @@ func (w *worker) watchRole(a *agent.Agent, ended <-chan struct{}) {
 		case <-tick.C:
 		}
 		now, leads := monotonic(), w.lead.Load()
-		if a.Role() != fleet.RoleLeader {
+		if a.Role() != api.RoleLeader {
 			leads = 0
 		}
 		if leads != epoch {

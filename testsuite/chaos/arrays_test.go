@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -31,7 +31,7 @@ const poisonLosses = 5
 // arrayWork is one array of the workload and what became of it.
 type arrayWork struct {
 	key    string
-	safety fleet.RetrySafety
+	safety api.RetrySafety
 	items  []work
 	at     time.Duration
 	// transfers bounds the agents that an element may be lost with; 0: as Mainstay bounds them.
@@ -39,16 +39,16 @@ type arrayWork struct {
 
 	id       string // set once acknowledged
 	seen     apiArray
-	statuses []array.Status // of its elements
+	statuses []api.ElementStatus // of its elements
 	results  []apiResult
 }
 
 // apiArray is an array as the API answers it.
 type apiArray struct {
-	ID     string              `json:"id"`
-	Status array.ArrayStatus   `json:"status"`
-	Why    string              `json:"why"`
-	Counts array.ElementCounts `json:"counts"`
+	ID     string            `json:"id"`
+	Status api.ArrayStatus   `json:"status"`
+	Why    string            `json:"why"`
+	Counts api.ElementCounts `json:"counts"`
 }
 
 // apiResult is a result of an element as the API answers it.
@@ -57,7 +57,7 @@ type apiResult struct {
 	Output  done `json:"output"`
 }
 
-func newArray(key string, safety fleet.RetrySafety, elements, ms int) *arrayWork {
+func newArray(key string, safety api.RetrySafety, elements, ms int) *arrayWork {
 	a := &arrayWork{key: key, safety: safety}
 	for n := range elements {
 		a.items = append(a.items, work{MS: ms, Nonce: fmt.Sprintf("%s-%d", key, n)})
@@ -68,13 +68,13 @@ func newArray(key string, safety fleet.RetrySafety, elements, ms int) *arrayWork
 // planArrays makes the arrays: of all safeties, some of whose elements fail at first.
 func planArrays(random *rand.Rand, n int, duration time.Duration) []*arrayWork {
 	all := make([]*arrayWork, n)
-	safeties := []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce}
+	safeties := []api.RetrySafety{api.Idempotent, api.Fenced, api.AtMostOnce}
 	for i := range all {
 		a := newArray(fmt.Sprintf("array-%d", i), safeties[i%len(safeties)], []int{200, 60, 20}[i%len(safeties)], 0)
 		a.transfers = 20 // a long run ends many agents, whatever they run
 		a.at = time.Duration(float64(duration) * float64(i) / float64(n))
 		for n := range a.items {
-			if a.items[n].MS = random.IntN(200); a.safety == fleet.Idempotent && random.IntN(40) == 0 {
+			if a.items[n].MS = random.IntN(200); a.safety == api.Idempotent && random.IntN(40) == 0 {
 				a.items[n].Fail = failFirst
 			}
 		}
@@ -100,7 +100,7 @@ func (in *installation) submitArrays(ctx context.Context, arrays []*arrayWork) {
 func (in *installation) submitArray(ctx context.Context, a *arrayWork, cluster string, first int) {
 	body := map[string]any{"type": "work", "cluster": cluster, "items": a.items, "retry_safety": a.safety,
 		"idempotency_key": a.key, "timeout": "60s",
-		"retry": map[string]any{"max_attempts": 2, "max_transfers": cmp.Or(a.transfers, fleet.DefaultMaxTransfers),
+		"retry": map[string]any{"max_attempts": 2, "max_transfers": cmp.Or(a.transfers, api.DefaultMaxTransfers),
 			"initial_interval": "200ms", "max_interval": "1s"}}
 	for try := first; ctx.Err() == nil; try++ {
 		status, err := in.call(try, http.MethodPost, arraysPath, body, &a.seen)
@@ -126,7 +126,7 @@ func (in *installation) settleArrays(ctx context.Context, arrays []*arrayWork, l
 			open++
 			status, err := in.call(round, http.MethodGet, path, nil, &a.seen)
 			switch {
-			case err != nil || status != http.StatusOK || !a.seen.Status.Final() && a.seen.Status != array.ArrayBlocked:
+			case err != nil || status != http.StatusOK || !a.seen.Status.Final() && a.seen.Status != api.ArrayBlocked:
 			case retry && a.seen.Counts.DeadLetter > 0:
 				_, _ = in.call(round, http.MethodPost, path+"/retry", nil, nil)
 			case in.readArray(round, a) == nil:
@@ -141,14 +141,14 @@ func (in *installation) settleArrays(ctx context.Context, arrays []*arrayWork, l
 
 // readArray reads the statuses and the results of an array's elements.
 func (in *installation) readArray(i int, a *arrayWork) error {
-	var statuses []array.Status
+	var statuses []api.ElementStatus
 	a.results = nil
 	for _, list := range []string{"elements", "results"} {
 		for token, more := "", true; more; more = token != "" {
 			var page struct {
-				Elements []array.ElementEntry `json:"elements"`
-				Results  []apiResult          `json:"results"`
-				Next     string               `json:"next_page_token"`
+				Elements []api.ElementEntry `json:"elements"`
+				Results  []apiResult        `json:"results"`
+				Next     string             `json:"next_page_token"`
 			}
 			path := fmt.Sprintf("%s/%s/%s?page_token=%s", arraysPath, a.id, list, token)
 			if status, err := in.call(i, http.MethodGet, path, nil, &page); err != nil || status != http.StatusOK {
@@ -174,14 +174,14 @@ func (w *wire) acknowledge(path string, body []byte) {
 		return
 	}
 	if _, number, single := array.ElementOf(task); single {
-		r.Elements = []fleet.ElementResult{{Number: number, Outcome: r.Outcome}}
+		r.Elements = []api.ElementResult{{Number: number, Outcome: r.Outcome}}
 	}
 	now := monotonic()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range r.Elements {
 		id := array.ElementID(owner, r.Elements[i].Number)
-		if _, known := w.acked[id]; !known && r.Elements[i].Outcome == fleet.AttemptCompleted {
+		if _, known := w.acked[id]; !known && r.Elements[i].Outcome == api.AttemptCompleted {
 			w.acked[id] = now
 		}
 	}
@@ -226,16 +226,16 @@ func (v *verdict) judgeArray(a *arrayWork, byTask map[string][]ran, lives lifeti
 				float64(last[0].begin-at)/1e6, told(attempts))
 		}
 		switch {
-		case status == array.Completed && len(results[n]) == 1:
+		case status == api.ElementCompleted && len(results[n]) == 1:
 			v.judgeElementResult(&a.items[n], id, attempts, &results[n][0])
 			continue
-		case len(results[n]) > 0 || status == array.Completed || isAcked:
+		case len(results[n]) > 0 || status == api.ElementCompleted || isAcked:
 			v.blame(&v.elementResults, "element %s is %s, has %d results, and acknowledged is %t: %s", id, status,
 				len(results[n]), isAcked, told(attempts))
 		}
 		switch {
-		case status == array.Review && a.safety == fleet.AtMostOnce:
-		case status == array.DeadLetter && a.items[n].Exit:
+		case status == api.ElementReview && a.safety == api.AtMostOnce:
+		case status == api.ElementDeadLetter && a.items[n].Exit:
 		default:
 			v.blame(&v.elementEnds, "element %s is %s: %s", id, status, told(attempts))
 		}
@@ -279,7 +279,7 @@ func (g *stage) arrayVerdict(t *testing.T, limit time.Duration, retry bool) *ver
 // arrayThroughRestart kills the control plane in the middle of an array of four bundles, which agents report without
 // their last elements.
 func arrayThroughRestart(t *testing.T, g *stage) []string {
-	a := newArray("restart", fleet.Idempotent, 16, 750)
+	a := newArray("restart", api.Idempotent, 16, 750)
 	for n := 3; n < len(a.items); n += 4 {
 		a.items[n].MS = 4000
 	}
@@ -298,7 +298,7 @@ func arrayThroughRestart(t *testing.T, g *stage) []string {
 
 // arrayLosesAgent kills the agent of elements that must not begin twice.
 func arrayLosesAgent(t *testing.T, g *stage) []string {
-	first := g.startArray(t, newArray("once", fleet.AtMostOnce, 8, 1200))
+	first := g.startArray(t, newArray("once", api.AtMostOnce, 8, 1200))
 	g.agentNamed(first.Agent).current().kill()
 	v := g.arrayVerdict(t, 30*time.Second, false)
 	if g.arrays[0].seen.Counts.Review == 0 {
@@ -309,7 +309,7 @@ func arrayLosesAgent(t *testing.T, g *stage) []string {
 
 // poisonInArray has one of many elements end its agents, which are started again.
 func poisonInArray(t *testing.T, g *stage) []string {
-	a := newArray("poison", fleet.Idempotent, *flagPoison, 3)
+	a := newArray("poison", api.Idempotent, *flagPoison, 3)
 	poison := len(a.items) * 3 / 4
 	a.items[poison].Exit = true
 	var lost atomic.Int32
@@ -347,54 +347,54 @@ func TestOraclesSeeWhatArraysMustNotDo(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
 	for name, c := range map[string]struct {
-		safety fleet.RetrySafety
+		safety api.RetrySafety
 		change func(a *arrayWork, lines *[]line, acked map[string]int64)
 		blamed func(*verdict) int // nil: nothing may be blamed
 	}{
-		"a clean array": {fleet.Idempotent, nil, nil},
-		"never ended": {fleet.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) { a.statuses = nil },
+		"a clean array": {api.Idempotent, nil, nil},
+		"never ended": {api.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) { a.statuses = nil },
 			func(v *verdict) int { return v.elementEnds }},
-		"an element is lost": {fleet.Idempotent, func(a *arrayWork, _ *[]line, acked map[string]int64) {
-			a.statuses[1], a.results = array.Running, a.results[:1]
+		"an element is lost": {api.Idempotent, func(a *arrayWork, _ *[]line, acked map[string]int64) {
+			a.statuses[1], a.results = api.ElementRunning, a.results[:1]
 			delete(acked, "a~.1")
 		}, func(v *verdict) int { return v.elementEnds }},
-		"a neighbour is blamed": {fleet.Idempotent, func(a *arrayWork, _ *[]line, acked map[string]int64) {
-			a.statuses[1], a.results = array.DeadLetter, a.results[:1]
+		"a neighbour is blamed": {api.Idempotent, func(a *arrayWork, _ *[]line, acked map[string]int64) {
+			a.statuses[1], a.results = api.ElementDeadLetter, a.results[:1]
 			delete(acked, "a~.1")
 		}, func(v *verdict) int { return v.elementEnds }},
-		"the poison is blamed": {fleet.Idempotent, func(a *arrayWork, _ *[]line, acked map[string]int64) {
-			a.statuses[1], a.results, a.items[1].Exit = array.DeadLetter, a.results[:1], true
+		"the poison is blamed": {api.Idempotent, func(a *arrayWork, _ *[]line, acked map[string]int64) {
+			a.statuses[1], a.results, a.items[1].Exit = api.ElementDeadLetter, a.results[:1], true
 			delete(acked, "a~.1")
 		}, nil},
-		"acknowledged and gone": {fleet.AtMostOnce, func(a *arrayWork, _ *[]line, _ map[string]int64) {
-			a.statuses[1], a.results = array.Review, a.results[:1]
+		"acknowledged and gone": {api.AtMostOnce, func(a *arrayWork, _ *[]line, _ map[string]int64) {
+			a.statuses[1], a.results = api.ElementReview, a.results[:1]
 		}, func(v *verdict) int { return v.elementResults }},
-		"completed without a result": {fleet.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
+		"completed without a result": {api.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
 			a.results = a.results[:1]
 		}, func(v *verdict) int { return v.elementResults }},
-		"two results": {fleet.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
+		"two results": {api.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
 			a.results = append(a.results, a.results[0])
 		}, func(v *verdict) int { return v.elementResults }},
-		"a result of nobody": {fleet.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
+		"a result of nobody": {api.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
 			a.results[0].Output.PID = 9
 		}, func(v *verdict) int { return v.elementResults }},
-		"another's result": {fleet.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
+		"another's result": {api.Idempotent, func(a *arrayWork, _ *[]line, _ map[string]int64) {
 			a.results[0].Output.Nonce = "n-1"
 		}, func(v *verdict) int { return v.elementResults }},
-		"begun again": {fleet.Idempotent, func(_ *arrayWork, lines *[]line, _ map[string]int64) {
+		"begun again": {api.Idempotent, func(_ *arrayWork, lines *[]line, _ map[string]int64) {
 			*lines = append(*lines, line{Kind: lineBegin, Task: "a~.0", Attempt: 2, PID: 1, NS: 99 * ms})
 		}, func(v *verdict) int { return v.elementsAgain }},
-		"at most once, twice": {fleet.AtMostOnce, func(_ *arrayWork, lines *[]line, _ map[string]int64) {
+		"at most once, twice": {api.AtMostOnce, func(_ *arrayWork, lines *[]line, _ map[string]int64) {
 			*lines = append(*lines, line{Kind: lineBegin, Task: "a~.0", Attempt: 2, PID: 1, NS: 2 * ms})
 		}, func(v *verdict) int { return v.doubleBegins }},
-		"fenced, two at once": {fleet.Fenced, func(_ *arrayWork, lines *[]line, _ map[string]int64) {
+		"fenced, two at once": {api.Fenced, func(_ *arrayWork, lines *[]line, _ map[string]int64) {
 			*lines = append(*lines, line{Kind: lineBegin, Task: "a~.0", Attempt: 2, PID: 2, NS: 2 * ms})
 		}, func(v *verdict) int { return v.overlaps }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArray("n", c.safety, 2, 1)
-			a.id, a.seen.Status = "a", array.ArrayCompleted
+			a.id, a.seen.Status = "a", api.ArrayCompleted
 			var lines []line
 			acked := map[string]int64{}
 			for n := range a.items {
@@ -402,7 +402,7 @@ func TestOraclesSeeWhatArraysMustNotDo(t *testing.T) {
 				lines = append(lines, line{Kind: lineBegin, Task: id, Attempt: 1, PID: 1, NS: int64(n*10+1) * ms},
 					line{Kind: lineEnd, Task: id, Attempt: 1, PID: 1, NS: int64(n*10+5) * ms, Note: "done"})
 				acked[id] = 50 * ms
-				a.statuses = append(a.statuses, array.Completed)
+				a.statuses = append(a.statuses, api.ElementCompleted)
 				a.results = append(a.results, apiResult{n, done{PID: 1, Attempt: 1, Nonce: a.items[n].Nonce}})
 			}
 			if c.change != nil {

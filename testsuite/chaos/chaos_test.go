@@ -14,17 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/require"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 // settleLimit bounds the time from the end of the last fault until every task is settled: an attempt that a dying hub
 // took from its lane and gave to nobody ends with its backstop, and fenced work then waits as long again for the lease
 // that nobody knows.
-const settleLimit = 2*fleet.AttemptBackstop + 30*time.Second
+const settleLimit = 2*api.AttemptBackstop + 30*time.Second
 
 // backlog is how much longer so many tasks may take: faults leave more work behind the longer they go on, and two cores
 // begin about a dozen tasks a second, with all that waits beside them.
@@ -253,7 +252,7 @@ func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
 	t.Helper()
 	var letters []*job
 	for _, j := range jobs {
-		if j.task.Status == fleet.TaskDeadLetter {
+		if j.task.Status == api.TaskDeadLetter {
 			letters = append(letters, j)
 		}
 	}
@@ -265,7 +264,7 @@ func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
 		}
 		failed := 0
 		for _, a := range j.task.Attempts {
-			if a.Outcome == fleet.AttemptFailed && a.Reason != "" {
+			if a.Outcome == api.AttemptFailed && a.Reason != "" {
 				failed++
 			}
 		}
@@ -284,17 +283,17 @@ func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
 	limit := 30*time.Second + time.Duration(len(letters))*500*time.Millisecond
 	require.Zero(t, in.settle(t.Context(), letters, limit), "retried dead letters end")
 	for _, j := range letters {
-		require.Equal(t, fleet.TaskCompleted, j.task.Status, "retried dead letter %s: %s", j.id, j.task.Why)
+		require.Equal(t, api.TaskCompleted, j.task.Status, "retried dead letter %s: %s", j.id, j.task.Why)
 		require.Equal(t, j.work.Nonce, j.task.Result.Nonce, "the dead letter keeps its payload")
 	}
 	return len(letters)
 }
 
-func outcomes(counts map[fleet.TaskStatus]int) string {
+func outcomes(counts map[api.TaskStatus]int) string {
 	var parts []string
-	for _, s := range []fleet.TaskStatus{fleet.TaskCompleted, fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskFailed,
-		fleet.TaskCancelled,
-		fleet.TaskExpired, fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, ""} {
+	for _, s := range []api.TaskStatus{api.TaskCompleted, api.TaskReview, api.TaskDeadLetter, api.TaskFailed,
+		api.TaskCancelled,
+		api.TaskExpired, api.TaskQueued, api.TaskRunning, api.TaskRetryWait, ""} {
 		if counts[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
 		}

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
-	jobs "mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/api"
 )
 
 // drained is a time in which an agent was out of service: from when the API said that its drain was done until the
@@ -49,15 +48,15 @@ func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 // more to wait for.
 func (e *evidence) gaveUp(a ran) bool {
 	return slices.ContainsFunc(slices.Concat(e.jobs, e.instances), func(j *job) bool {
-		return j.id == a.task && slices.ContainsFunc(j.task.Attempts, func(of fleet.Attempt) bool {
-			return of.Number == a.number && of.Outcome == fleet.AttemptLost
+		return j.id == a.task && slices.ContainsFunc(j.task.Attempts, func(of api.Attempt) bool {
+			return of.Number == a.number && of.Outcome == api.AttemptLost
 		})
 	})
 }
 
 // ofSystem reports whether a task is an instance that a drain leaves alone.
 func (e *evidence) ofSystem(task string) bool {
-	return slices.ContainsFunc(e.services, func(s *served) bool { return s.kind == jobs.System && s.owns(task) })
+	return slices.ContainsFunc(e.services, func(s *served) bool { return s.kind == api.JobSystem && s.owns(task) })
 }
 
 // calm counts the drains during which the control plane was whole.
@@ -73,8 +72,8 @@ func calm(drains []drained) int {
 
 // agentView is what the driver reads of an agent.
 type agentView struct {
-	Status fleet.AgentStatus `json:"status"`
-	Reason string            `json:"status_reason"`
+	Status api.AgentStatus `json:"status"`
+	Reason string          `json:"status_reason"`
 }
 
 // drainAgent drains an agent, keeps it out of service for a while, and gives it back to its work.
@@ -82,7 +81,7 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 	path := "/api/v1/agents/" + m.id
 	calm := x.breaking.Load() == 0
 	x.ask(ctx, path+"/drain", map[string]any{"deadline": "500ms", "reason": "chaos"})
-	done := x.awaitStatus(ctx, m, path, fleet.AgentMaintenance)
+	done := x.awaitStatus(ctx, m, path, api.AgentMaintenance)
 	if done && x.isOperators(path) {
 		d := drained{agent: m.id, span: span{from: monotonic()}, calm: calm && x.breaking.Load() == 0 &&
 			x.broken.Load() == f.broken}
@@ -93,7 +92,7 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 		x.mu.Unlock()
 	}
 	x.endMaintenance(ctx, m)
-	x.awaitStatus(ctx, m, path, fleet.AgentOnline)
+	x.awaitStatus(ctx, m, path, api.AgentOnline)
 }
 
 // isOperators reports whether an agent is out of service for the driver's sake: healing may have been quicker, and then
@@ -136,18 +135,18 @@ func (x *injector) endMaintenance(ctx context.Context, m *member) {
 func (x *injector) awaitDrains(ctx context.Context, m *member) {
 	const look = 100 * time.Millisecond
 	const listed = 2 * time.Second // a drain appears within about a second of its start
-	var open []fleet.DrainRecord
+	var open []api.DrainRecord
 	quiet := time.Duration(0)
 	for i, left := 0, exitLimit; left > 0; i++ {
 		var answer struct {
-			Drains []fleet.DrainRecord `json:"drains"`
+			Drains []api.DrainRecord `json:"drains"`
 		}
 		status, err := x.in.call(i, http.MethodGet, "/api/v1/agents/drains?page_size=50&cluster="+m.cluster, nil,
 			&answer)
 		answered := err == nil && status == http.StatusOK
-		open = slices.DeleteFunc(answer.Drains, func(d fleet.DrainRecord) bool {
+		open = slices.DeleteFunc(answer.Drains, func(d api.DrainRecord) bool {
 			readable := len(d.Agents) > 0
-			return d.Status != fleet.DrainRunning || readable && (d.Reason != "chaos" || d.Agents[0].AgentID != m.id)
+			return d.Status != api.DrainRunning || readable && (d.Reason != "chaos" || d.Agents[0].AgentID != m.id)
 		})
 		switch {
 		case len(open) > 0:
@@ -169,7 +168,7 @@ func (x *injector) awaitDrains(ctx context.Context, m *member) {
 }
 
 // awaitStatus waits until the API shows an agent so; only time in which the control plane was whole counts.
-func (x *injector) awaitStatus(ctx context.Context, m *member, path string, want fleet.AgentStatus) bool {
+func (x *injector) awaitStatus(ctx context.Context, m *member, path string, want api.AgentStatus) bool {
 	const look = 50 * time.Millisecond
 	var a agentView
 	for i, left := 0, exitLimit; left > 0; i++ {
@@ -195,11 +194,11 @@ func drainedAgent(t *testing.T, g *stage) []string {
 	m := g.agents[0]
 	x := newInjector(t, g.installation)
 	x.ask(g.ctx, "/api/v1/agents/"+m.id+"/drain", map[string]any{"deadline": "30s"})
-	if !x.awaitStatus(g.ctx, m, "/api/v1/agents/"+m.id, fleet.AgentMaintenance) {
+	if !x.awaitStatus(g.ctx, m, "/api/v1/agents/"+m.id, api.AgentMaintenance) {
 		return []string{"the drain does not end"}
 	}
 	d := drained{agent: m.id, span: span{from: monotonic()}, calm: true}
-	late := &job{key: "late", cluster: m.cluster, safety: fleet.Idempotent, work: work{MS: 10, Nonce: "late"}}
+	late := &job{key: "late", cluster: m.cluster, safety: api.Idempotent, work: work{MS: 10, Nonce: "late"}}
 	g.jobs = append(g.jobs, late)
 	g.submit(g.ctx, late, 0)
 	_, began := g.await(2*time.Second, func(l line) bool { return l.Kind == lineBegin && l.Task == late.id })

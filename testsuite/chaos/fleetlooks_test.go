@@ -11,24 +11,24 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // agentLook is what the driver reads of an agent.
 type agentLook struct {
-	ID      string            `json:"id"`
-	Cluster string            `json:"cluster"`
-	Status  fleet.AgentStatus `json:"status"`
-	Reason  string            `json:"status_reason"`
-	Hub     string            `json:"hub"`
-	Health  fleet.HealthLevel `json:"health"`
-	Slots   int               `json:"effective_slots"`
-	Max     int               `json:"max_tasks"`
+	ID      string          `json:"id"`
+	Cluster string          `json:"cluster"`
+	Status  api.AgentStatus `json:"status"`
+	Reason  string          `json:"status_reason"`
+	Hub     string          `json:"hub"`
+	Health  api.HealthLevel `json:"health"`
+	Slots   int             `json:"effective_slots"`
+	Max     int             `json:"max_tasks"`
 }
 
 // out reports whether the agent is kept from work, by healing or by an operator.
 func (a *agentLook) out(byHealing bool) bool {
-	return (a.Status == fleet.AgentDraining || a.Status == fleet.AgentMaintenance) &&
+	return (a.Status == api.AgentDraining || a.Status == api.AgentMaintenance) &&
 		strings.HasPrefix(a.Reason, "healing: ") == byHealing
 }
 
@@ -121,13 +121,13 @@ func (w *fleetWatch) all() []fleetLook {
 }
 
 // healingActions are all actions of healing so far, newest first.
-func (in *installation) healingActions() ([]fleet.HealingRecord, error) {
-	var all []fleet.HealingRecord
+func (in *installation) healingActions() ([]api.HealingRecord, error) {
+	var all []api.HealingRecord
 	path := "/api/v1/agents/healing/actions?page_size=200"
 	for token := ""; ; {
 		var page struct {
-			Actions []fleet.HealingRecord `json:"actions"`
-			Next    string                `json:"next_page_token"`
+			Actions []api.HealingRecord `json:"actions"`
+			Next    string              `json:"next_page_token"`
 		}
 		status, err := in.call(0, http.MethodGet, path+token, nil, &page)
 		if err != nil || status != http.StatusOK {

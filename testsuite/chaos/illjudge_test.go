@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // illStory is a minute of looks at a cluster of three, in which "a" is ill from the 10th second to the 40th.
@@ -19,14 +19,14 @@ type illStory struct {
 	wall time.Time
 }
 
-func newIllStory(level fleet.HealthLevel) *illStory {
+func newIllStory(level api.HealthLevel) *illStory {
 	s := &illStory{wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	for i := range 60 {
 		at := time.Duration(i) * time.Second
 		look := fleetLook{asked: int64(at), at: int64(at), wall: s.wall.Add(at)}
 		for _, id := range []string{"a", "b", "c"} {
-			look.agents = append(look.agents, agentLook{ID: id, Cluster: "x", Status: fleet.AgentOnline, Hub: "h",
-				Health: fleet.HealthHealthy, Slots: 4, Max: 4})
+			look.agents = append(look.agents, agentLook{ID: id, Cluster: "x", Status: api.AgentOnline, Hub: "h",
+				Health: api.HealthHealthy, Slots: 4, Max: 4})
 		}
 		s.looks = append(s.looks, look)
 	}
@@ -45,15 +45,15 @@ func (s *illStory) show(agent string, from, to int, change func(*agentLook)) *il
 }
 
 // act adds a decision of healing.
-func (s *illStory) act(at int, agent string, kind fleet.HealingType) *illStory {
-	s.actions = slices.Insert(s.actions, 0, fleet.HealingRecord{Cycle: fmt.Sprint(at), Type: kind, TargetID: agent,
-		Cluster: "x", Status: fleet.HealingSucceeded, DecidedAt: s.wall.Add(time.Duration(at) * time.Second)})
+func (s *illStory) act(at int, agent string, kind api.HealingType) *illStory {
+	s.actions = slices.Insert(s.actions, 0, api.HealingRecord{Cycle: fmt.Sprint(at), Type: kind, TargetID: agent,
+		Cluster: "x", Status: api.HealingSucceeded, DecidedAt: s.wall.Add(time.Duration(at) * time.Second)})
 	return s
 }
 
 // refused has the cluster refuse the newest decision of healing.
 func (s *illStory) refused() *illStory {
-	s.actions[0].Status = fleet.HealingSkipped
+	s.actions[0].Status = api.HealingSkipped
 	return s
 }
 
@@ -74,18 +74,18 @@ func (s *illStory) ran(task string, begin, end int, agent, how string) *illStory
 // TestHealingOracle tells the oracle of healing stories with one fault each, and some that are as they should be.
 func TestHealingOracle(t *testing.T) {
 	t.Parallel()
-	out := func(status fleet.AgentStatus, why string) func(*agentLook) {
+	out := func(status api.AgentStatus, why string) func(*agentLook) {
 		return func(a *agentLook) { a.Status, a.Reason = status, why }
 	}
-	healed, operators := out(fleet.AgentMaintenance, "healing: the agent is degraded"), out(fleet.AgentMaintenance,
+	healed, operators := out(api.AgentMaintenance, "healing: the agent is degraded"), out(api.AgentMaintenance,
 		"chaos")
-	gone := func(a *agentLook) { a.Status, a.Hub = fleet.AgentOffline, "" }
+	gone := func(a *agentLook) { a.Status, a.Hub = api.AgentOffline, "" }
 	reduced := func(a *agentLook) { a.Slots = 2 }
 	drained := func() *illStory {
-		return newIllStory(fleet.HealthDegraded).treated(20).show("a", 20, 50, healed).act(19, "a", fleet.HealDrain)
+		return newIllStory(api.HealthDegraded).treated(20).show("a", 20, 50, healed).act(19, "a", api.HealDrain)
 	}
 	kept := func() *illStory {
-		s := newIllStory(fleet.HealthDegraded).show("a", 5, 45, operators)
+		s := newIllStory(api.HealthDegraded).show("a", 5, 45, operators)
 		s.illnesses[0].kept = true
 		return s
 	}
@@ -94,19 +94,19 @@ func TestHealingOracle(t *testing.T) {
 		blamed bool
 	}{
 		"drained and restored": {drained(), false},
-		"nothing was done":     {newIllStory(fleet.HealthDegraded), true},
-		"nothing was done, and the half was away": {newIllStory(fleet.HealthDegraded).show("b", 5, 60,
+		"nothing was done":     {newIllStory(api.HealthDegraded), true},
+		"nothing was done, and the half was away": {newIllStory(api.HealthDegraded).show("b", 5, 60,
 			gone).show("c", 5, 60, gone), false},
-		"nothing was done, and an operator's is no reason": {newIllStory(fleet.HealthDegraded).show("b", 5, 60,
+		"nothing was done, and an operator's is no reason": {newIllStory(api.HealthDegraded).show("b", 5, 60,
 			operators), true},
-		"nothing was done about a warning": {newIllStory(fleet.HealthWarning).show("b", 5, 60,
+		"nothing was done about a warning": {newIllStory(api.HealthWarning).show("b", 5, 60,
 			gone).show("c", 5, 60, gone), true},
-		"load reduced": {newIllStory(fleet.HealthWarning).treated(20).show("a", 20,
+		"load reduced": {newIllStory(api.HealthWarning).treated(20).show("a", 20,
 			50, reduced), false},
-		"load reduced, and it runs too much": {newIllStory(fleet.HealthWarning).treated(20).show("a", 20,
+		"load reduced, and it runs too much": {newIllStory(api.HealthWarning).treated(20).show("a", 20,
 			50, reduced).ran("1", 30, 35, "a", "done").ran("2", 31, 35, "a", "done").ran("3", 32, 35, "a",
 			"done"), true},
-		"load reduced, and it runs what it may": {newIllStory(fleet.HealthWarning).treated(20).show("a", 20,
+		"load reduced, and it runs what it may": {newIllStory(api.HealthWarning).treated(20).show("a", 20,
 			50, reduced).ran("1", 30, 35, "a", "done").ran("2", 31, 35, "a", "done").ran("3", 36, 37, "a",
 			"done"), false},
 		"work begins on a drained agent": {drained().ran("1", 30, 31, "a", "done"), true},
@@ -114,7 +114,7 @@ func TestHealingOracle(t *testing.T) {
 			"b", "done"), true},
 		"work that was taken off a drained agent goes on": {drained().ran("1", 18, 21, "a", "stopped").ran("1", 25, 26,
 			"b", "done"), false},
-		"out of service, and no action says why": {newIllStory(fleet.HealthDegraded).treated(20).show("a", 20,
+		"out of service, and no action says why": {newIllStory(api.HealthDegraded).treated(20).show("a", 20,
 			50, healed), true},
 		"the last agent is taken": {drained().show("b", 5, 60, gone).show("c", 5, 60, gone),
 			true},
@@ -122,17 +122,17 @@ func TestHealingOracle(t *testing.T) {
 			false},
 		"the others are back too late": {drained().show("b", 5, 21, gone).show("c", 5, 21, gone), true},
 		"two of three are taken": {drained().show("b", 30, 60, healed).act(29, "b",
-			fleet.HealDrain), true},
+			api.HealDrain), true},
 		"one after the other is taken": {drained().show("b", 56, 60, healed).act(55, "b",
-			fleet.HealDrain), false},
+			api.HealDrain), false},
 		"left alone in maintenance": {kept(), false},
-		"an operator's maintenance ended": {kept().show("a", 30, 45, out(fleet.AgentOnline, "")),
+		"an operator's maintenance ended": {kept().show("a", 30, 45, out(api.AgentOnline, "")),
 			true},
 		"an operator's maintenance became healing's": {kept().show("a", 30, 45, healed).act(29, "a",
-			fleet.HealDrain), true},
-		"an action on what an operator keeps":      {kept().act(29, "a", fleet.HealReduce), true},
-		"an action on it that the cluster refused": {kept().act(29, "a", fleet.HealReduce).refused(), false},
-		"refused, and the load is reduced all the same": {kept().act(29, "a", fleet.HealReduce).refused().show("a",
+			api.HealDrain), true},
+		"an action on what an operator keeps":      {kept().act(29, "a", api.HealReduce), true},
+		"an action on it that the cluster refused": {kept().act(29, "a", api.HealReduce).refused(), false},
+		"refused, and the load is reduced all the same": {kept().act(29, "a", api.HealReduce).refused().show("a",
 			30, 45, reduced), true},
 		"load reduced before the operator came": {kept().show("a", 0, 30, reduced), false},
 	} {
@@ -147,7 +147,7 @@ func TestHealingOracle(t *testing.T) {
 	require.Positive(t, judge(s.evidence).healingFaults, "well again, and not back at its work")
 	s.illnesses[0].flaps = true
 	require.Zero(t, judge(s.evidence).healingFaults, "it was taken out so often that healing waits for long")
-	s = newIllStory(fleet.HealthDegraded)
+	s = newIllStory(api.HealthDegraded)
 	s.away = []span{{int64(15 * time.Second), int64(16 * time.Second)}}
 	require.Zero(t, judge(s.evidence).healingFaults, "the control plane was away")
 }

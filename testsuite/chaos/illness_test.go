@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -29,17 +30,17 @@ const (
 )
 
 // illnesses are the faults of health with the level that each brings.
-var illnesses = map[faultKind]fleet.HealthLevel{
-	faultDegraded: fleet.HealthDegraded,
-	faultWarning:  fleet.HealthWarning,
-	faultCritical: fleet.HealthCritical,
-	faultKept:     fleet.HealthDegraded,
+var illnesses = map[faultKind]api.HealthLevel{
+	faultDegraded: api.HealthDegraded,
+	faultWarning:  api.HealthWarning,
+	faultCritical: api.HealthCritical,
+	faultKept:     api.HealthDegraded,
 }
 
 // ownOpinions are what an agent says of itself at each level. A fifth of the score is little: the rest comes from its
 // host.
-var ownOpinions = map[fleet.HealthLevel]float64{fleet.HealthDegraded: 0.25, fleet.HealthWarning: 0,
-	fleet.HealthCritical: 0}
+var ownOpinions = map[api.HealthLevel]float64{api.HealthDegraded: 0.25, api.HealthWarning: 0,
+	api.HealthCritical: 0}
 
 // The policy of healing in a run: as quick as it may be.
 const (
@@ -82,7 +83,7 @@ func (in *installation) hurryHealing(t testing.TB) {
 	require.NoError(t, err)
 	defer c.Close()
 	looks := &activities.Control{Client: c, Namespace: client.DefaultNamespace}
-	require.Eventually(t, func() bool { return looks.TuneHealing(t.Context(), fleet.Duration(healCycle)) == nil },
+	require.Eventually(t, func() bool { return looks.TuneHealing(t.Context(), api.Duration(healCycle)) == nil },
 		20*time.Second, 100*time.Millisecond,
 		"the healing schedule is there")
 }
@@ -90,7 +91,7 @@ func (in *installation) hurryHealing(t testing.TB) {
 // illness is one time in which an agent was not well.
 type illness struct {
 	agent, cluster string
-	level          fleet.HealthLevel
+	level          api.HealthLevel
 	kept           bool      // in an operator's maintenance all the while
 	span                     // from when it was told to be ill until it was told to be well
 	treated        int64     // when the API first showed that healing had done something; 0: never
@@ -103,7 +104,7 @@ type illness struct {
 func illnessPath(ledger, agent string) string { return ledger + "." + agent + ".ill" }
 
 // tell makes an agent ill, or well ("").
-func (m *member) tell(level fleet.HealthLevel) error {
+func (m *member) tell(level api.HealthLevel) error {
 	m.wire.setHost(level)
 	path := illnessPath(m.in.book.path, m.id)
 	if level == "" {
@@ -122,7 +123,7 @@ func (x *injector) fallIll(ctx context.Context, m *member, f fault) {
 	path := "/api/v1/agents/" + m.id
 	if ill.kept {
 		x.ask(ctx, path+"/drain", map[string]any{"deadline": "500ms", "reason": "chaos"})
-		if !x.awaitStatus(ctx, m, path, fleet.AgentMaintenance) || !x.isOperators(path) {
+		if !x.awaitStatus(ctx, m, path, api.AgentMaintenance) || !x.isOperators(path) {
 			x.endMaintenance(ctx, m)
 			return
 		}
@@ -186,9 +187,9 @@ func (x *injector) awaitServing(ctx context.Context, m *member, ill *illness) {
 		a := x.looks.newest(m.id)
 		switch {
 		case a == nil:
-		case a.Status != fleet.AgentOnline:
+		case a.Status != api.AgentOnline:
 			wasOut, steady = wasOut || a.out(true), 0
-		case wasOut, ill.kept, ill.level == fleet.HealthWarning && a.Slots < a.Max:
+		case wasOut, ill.kept, ill.level == api.HealthWarning && a.Slots < a.Max:
 			steady = toldBetter + healCycle
 		default:
 			steady += look
@@ -218,7 +219,7 @@ func (x *injector) restorePatience(agent string) time.Duration {
 // giveProof submits a task that only this agent may do and waits until it begins.
 func (x *injector) giveProof(ctx context.Context, m *member, ill *illness) {
 	x.mu.Lock()
-	j := &job{key: fmt.Sprintf("proof-%d", len(x.proofs)), cluster: m.cluster, pin: m.id, safety: fleet.Idempotent,
+	j := &job{key: fmt.Sprintf("proof-%d", len(x.proofs)), cluster: m.cluster, pin: m.id, safety: api.Idempotent,
 		work: work{MS: 10, Nonce: fmt.Sprintf("proof-%d", len(x.proofs))}}
 	x.proofs = append(x.proofs, j)
 	x.mu.Unlock()
@@ -259,7 +260,7 @@ func (in *installation) awaitSlots(t testing.TB) time.Duration {
 		missing = ""
 		seen := in.look(0)
 		for _, a := range seen.agents {
-			if a.Slots < a.Max && a.Health == fleet.HealthHealthy {
+			if a.Slots < a.Max && a.Health == api.HealthHealthy {
 				missing = fmt.Sprintf("%s has %d of %d slots and is %s", a.ID, a.Slots, a.Max, a.Health)
 			}
 		}
@@ -273,16 +274,16 @@ func (in *installation) awaitSlots(t testing.TB) time.Duration {
 }
 
 // healed sums up what healing did.
-func healed(actions []fleet.HealingRecord) string {
+func healed(actions []api.HealingRecord) string {
 	counts := map[string]int{}
 	for _, a := range actions {
 		counts[string(a.Type)+" "+string(a.Status)]++
 	}
 	var parts []string
-	for _, kind := range []fleet.HealingType{fleet.HealFailover, fleet.HealDrain, fleet.HealReduce, fleet.HealRestore,
-		fleet.HealReassign, fleet.HealRebalance} {
-		for _, s := range []fleet.HealingStatus{fleet.HealingSucceeded, fleet.HealingFailed, fleet.HealingSkipped,
-			fleet.HealingRunning} {
+	for _, kind := range []api.HealingType{api.HealFailover, api.HealDrain, api.HealReduce, api.HealRestore,
+		api.HealReassign, api.HealRebalance} {
+		for _, s := range []api.HealingOutcome{api.HealingSucceeded, api.HealingFailed, api.HealingSkipped,
+			api.HealingRunning} {
 			if n := counts[string(kind)+" "+string(s)]; n > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s %s", n, kind, s))
 			}

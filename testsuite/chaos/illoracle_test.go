@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -45,16 +45,16 @@ func (v *verdict) judgeHealing(e evidence, attempts []ran) {
 
 // permits says whether healing may take these agents away from a cluster by what one look shows, which may show them as
 // taken: half must be left, and another that is fit for the work (worst: the worst level at which it is).
-func (l *fleetLook) permits(cluster string, takes []string, worst fleet.HealthLevel) bool {
+func (l *fleetLook) permits(cluster string, takes []string, worst api.HealthLevel) bool {
 	members, serving, fit := 0, 0, 0
 	for i := range l.agents {
 		a := &l.agents[i]
 		taken := slices.Contains(takes, a.ID)
-		if a.Cluster != cluster || a.Status == fleet.AgentOffline || a.Hub == "" || a.out(false) && !taken {
+		if a.Cluster != cluster || a.Status == api.AgentOffline || a.Hub == "" || a.out(false) && !taken {
 			continue
 		}
 		members++
-		if taken || a.Status != fleet.AgentOnline {
+		if taken || a.Status != api.AgentOnline {
 			continue
 		}
 		serving++
@@ -93,8 +93,8 @@ func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 			continue
 		}
 		a := l.of(ill.agent)
-		free := a != nil && a.Status == fleet.AgentOnline && !a.treated() && !nearAway(e.away, l.at) &&
-			(ill.level == fleet.HealthWarning || l.permits(ill.cluster, []string{ill.agent}, fleet.HealthHealthy))
+		free := a != nil && a.Status == api.AgentOnline && !a.treated() && !nearAway(e.away, l.at) &&
+			(ill.level == api.HealthWarning || l.permits(ill.cluster, []string{ill.agent}, api.HealthHealthy))
 		switch {
 		case !free:
 			since = 0
@@ -117,7 +117,7 @@ func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 func (e *evidence) underWay(agent string, at time.Time) time.Duration {
 	for i := range e.actions {
 		a := &e.actions[i]
-		if a.Type == fleet.HealFailover && a.TargetID == agent && a.DecidedAt.Before(at) &&
+		if a.Type == api.HealFailover && a.TargetID == agent && a.DecidedAt.Before(at) &&
 			(a.CompletedAt == nil || a.CompletedAt.After(at)) {
 			return healLimit
 		}
@@ -152,7 +152,7 @@ func (v *verdict) judgeKept(e evidence, ill *illness) {
 		slots = a.Slots
 	}
 	for i := range e.actions {
-		if a := &e.actions[i]; a.TargetID == ill.agent && a.Status != fleet.HealingSkipped &&
+		if a := &e.actions[i]; a.TargetID == ill.agent && a.Status != api.HealingSkipped &&
 			a.DecidedAt.After(ill.began) && a.DecidedAt.Before(ill.began.Add(time.Duration(ill.to-ill.from))) {
 			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and healing did something to it: %s %s",
 				ill.agent, a.Type, a.Status)
@@ -162,7 +162,7 @@ func (v *verdict) judgeKept(e evidence, ill *illness) {
 
 // judgeRelief is that an agent with reduced load does not begin more than it may.
 func (v *verdict) judgeRelief(e evidence, ill *illness, attempts []ran) {
-	if ill.treated == 0 || ill.level != fleet.HealthWarning {
+	if ill.treated == 0 || ill.level != api.HealthWarning {
 		return
 	}
 	from := ill.treated + int64(reducedSlack)
@@ -189,7 +189,7 @@ func (v *verdict) judgeRelief(e evidence, ill *illness, attempts []ran) {
 // judgeOnce is that a drained agent's work is not run twice: what it had and finished while the control plane was whole
 // begins nowhere else.
 func (v *verdict) judgeOnce(e evidence, ill *illness, attempts []ran) {
-	if ill.treated == 0 || ill.level != fleet.HealthDegraded {
+	if ill.treated == 0 || ill.level != api.HealthDegraded {
 		return
 	}
 	for _, a := range attempts {
@@ -227,15 +227,15 @@ func (v *verdict) judgeLimits(e evidence) {
 	taken := map[[2]string][]string{} // by cycle and cluster
 	for i := len(e.actions) - 1; i >= 0; i-- {
 		a := &e.actions[i]
-		if (a.Type != fleet.HealDrain && a.Type != fleet.HealFailover) || a.Status == fleet.HealingSkipped ||
-			a.Status == fleet.HealingPlanned {
+		if (a.Type != api.HealDrain && a.Type != api.HealFailover) || a.Status == api.HealingSkipped ||
+			a.Status == api.HealingPlanned {
 			continue
 		}
 		key := [2]string{a.Cycle, a.Cluster}
 		taken[key] = append(taken[key], a.TargetID)
-		worst := fleet.HealthHealthy
-		if a.Type == fleet.HealFailover {
-			worst = fleet.HealthWarning
+		worst := api.HealthHealthy
+		if a.Type == api.HealFailover {
+			worst = api.HealthWarning
 		}
 		looked, allowed := 0, false
 		for j := range e.looks {
@@ -270,9 +270,9 @@ func (v *verdict) judgeOuts(e evidence, attempts []ran) {
 					a.number, a.task, o.agent)
 			}
 		}
-		if !slices.ContainsFunc(e.actions, func(a fleet.HealingRecord) bool {
-			return a.TargetID == o.agent && (a.Type == fleet.HealDrain || a.Type == fleet.HealFailover) &&
-				a.Status != fleet.HealingSkipped && a.DecidedAt.Before(o.wall)
+		if !slices.ContainsFunc(e.actions, func(a api.HealingRecord) bool {
+			return a.TargetID == o.agent && (a.Type == api.HealDrain || a.Type == api.HealFailover) &&
+				a.Status != api.HealingSkipped && a.DecidedAt.Before(o.wall)
 		}) {
 			v.blame(&v.healingFaults, "%s is out of service because of healing, and no action says so", o.agent)
 		}
@@ -297,7 +297,7 @@ func outsByHealing(looks []fleetLook) []outOfService {
 			a := &l.agents[j]
 			k, is := open[a.ID]
 			switch {
-			case !a.out(true) || a.Status != fleet.AgentMaintenance:
+			case !a.out(true) || a.Status != api.AgentMaintenance:
 				delete(open, a.ID)
 			case is:
 				all[k].to = l.asked

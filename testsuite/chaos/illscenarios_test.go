@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // illScenario readies a scenario for illnesses: healing is quick, and the fleet is watched.
@@ -53,11 +53,11 @@ func illInMaintenance(t *testing.T, g *stage) []string {
 func allIll(t *testing.T, g *stage) []string {
 	x := illScenario(t, g)
 	for _, m := range g.agents {
-		require.NoError(t, m.tell(fleet.HealthCritical))
+		require.NoError(t, m.tell(api.HealthCritical))
 	}
 	whole := func(l fleetLook) bool {
 		for i := range l.agents {
-			if l.agents[i].Health == fleet.HealthHealthy {
+			if l.agents[i].Health == api.HealthHealthy {
 				return false
 			}
 		}
@@ -70,7 +70,7 @@ func allIll(t *testing.T, g *stage) []string {
 	seen := g.look(0)
 	serving := 0
 	for i := range seen.agents {
-		if seen.agents[i].Status == fleet.AgentOnline {
+		if seen.agents[i].Status == api.AgentOnline {
 			serving++
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // TestOraclesSeeWhatMustNotHappen gives the oracles stories with one fault each, so that a silent oracle cannot pass
@@ -40,82 +40,82 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 	once := []line{begin(1, 1, 0), end(1, 1, 10, "done")}
 	twice := []line{begin(1, 1, 0), begin(2, 2, 500), end(1, 1, 1000, "stopped"), end(2, 2, 1500, "done")}
 	for name, c := range map[string]struct {
-		safety fleet.RetrySafety
-		status fleet.TaskStatus
+		safety api.RetrySafety
+		status api.TaskStatus
 		result *done
 		lines  []line
 		lives  lifetimes
 		fell   []string
 		blamed func(*verdict) int // nil: nothing may be blamed
 	}{
-		"a clean run": {fleet.Fenced, fleet.TaskCompleted, result(1, 1), append(once, accepted(1, 1)),
+		"a clean run": {api.Fenced, api.TaskCompleted, result(1, 1), append(once, accepted(1, 1)),
 			nil, nil, nil},
-		"idempotent twice": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2), twice, nil, nil, nil},
-		"in review": {fleet.AtMostOnce, fleet.TaskReview, nil, []line{begin(1, 1, 0)},
+		"idempotent twice": {api.Idempotent, api.TaskCompleted, result(2, 2), twice, nil, nil, nil},
+		"in review": {api.AtMostOnce, api.TaskReview, nil, []line{begin(1, 1, 0)},
 			lifetimes{1: {{gone: 5}}}, nil, nil},
-		"lost": {fleet.Idempotent, fleet.TaskRunning, nil, once, nil, nil,
+		"lost": {api.Idempotent, api.TaskRunning, nil, once, nil, nil,
 			func(v *verdict) int { return v.lost }},
-		"never seen": {fleet.Idempotent, "", nil, nil, nil, nil,
+		"never seen": {api.Idempotent, "", nil, nil, nil, nil,
 			func(v *verdict) int { return v.lost }},
-		"at most once, twice": {fleet.AtMostOnce, fleet.TaskCompleted, result(2, 2), twice, nil, nil,
+		"at most once, twice": {api.AtMostOnce, api.TaskCompleted, result(2, 2), twice, nil, nil,
 			func(v *verdict) int { return v.doubleBegins }},
-		"one attempt twice": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"one attempt twice": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			append([]line{begin(1, 1, 0)}, once...), nil, nil, func(v *verdict) int { return v.doubleBegins }},
-		"fenced at once": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice, nil, nil,
+		"fenced at once": {api.Fenced, api.TaskCompleted, result(2, 2), twice, nil, nil,
 			func(v *verdict) int { return v.overlaps }},
-		"fenced, the first was dead": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+		"fenced, the first was dead": {api.Fenced, api.TaskCompleted, result(2, 2),
 			[]line{twice[0], twice[1], twice[3]}, lifetimes{1: {{gone: 400 * ms}}}, nil, nil},
-		"fenced, it died too late": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+		"fenced, it died too late": {api.Fenced, api.TaskCompleted, result(2, 2),
 			[]line{twice[0], twice[1], twice[3]}, lifetimes{1: {{gone: 600 * ms}}}, nil,
 			func(v *verdict) int { return v.overlaps }},
-		"fenced, it never ended": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+		"fenced, it never ended": {api.Fenced, api.TaskCompleted, result(2, 2),
 			[]line{twice[0], twice[1], twice[3]}, nil, nil, func(v *verdict) int { return v.overlaps }},
-		"fenced, the first was frozen": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice,
+		"fenced, the first was frozen": {api.Fenced, api.TaskCompleted, result(2, 2), twice,
 			lifetimes{1: {{frozen: []span{{100 * ms, 990 * ms}}}}}, nil, nil},
-		"fenced, it went on for long after": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice,
+		"fenced, it went on for long after": {api.Fenced, api.TaskCompleted, result(2, 2), twice,
 			lifetimes{1: {{frozen: []span{{100 * ms, 600 * ms}}}}}, nil, func(v *verdict) int { return v.overlaps }},
-		"two results": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2),
+		"two results": {api.Idempotent, api.TaskCompleted, result(2, 2),
 			[]line{begin(1, 1, 0), end(1, 1, 10, "done"), begin(2, 2, 20), end(2, 2, 30, "done"), accepted(1, 1),
 				accepted(2, 2)}, nil, nil,
 			func(v *verdict) int { return v.resultFaults }},
-		"accepted and gone": {fleet.AtMostOnce, fleet.TaskReview, nil, append(once, accepted(1, 1)), nil, nil,
+		"accepted and gone": {api.AtMostOnce, api.TaskReview, nil, append(once, accepted(1, 1)), nil, nil,
 			func(v *verdict) int { return v.resultFaults }},
-		"a result of nobody": {fleet.Idempotent, fleet.TaskCompleted, result(1, 9), once, nil, nil,
+		"a result of nobody": {api.Idempotent, api.TaskCompleted, result(1, 9), once, nil, nil,
 			func(v *verdict) int { return v.resultFaults }},
-		"no result": {fleet.Idempotent, fleet.TaskCompleted, nil, once, nil, nil,
+		"no result": {api.Idempotent, api.TaskCompleted, nil, once, nil, nil,
 			func(v *verdict) int { return v.resultFaults }},
-		"epoch fell": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), once, nil, []string{"it fell"},
+		"epoch fell": {api.Idempotent, api.TaskCompleted, result(1, 1), once, nil, []string{"it fell"},
 			func(v *verdict) int { return v.epochFaults }},
-		"epoch reused": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"epoch reused": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			append(once, registered(1, 4), registered(2, 4)), nil, nil, func(v *verdict) int { return v.epochFaults }},
-		"epoch of one process": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"epoch of one process": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			append(once, registered(1, 4), registered(1, 5)), nil, nil, func(v *verdict) int { return v.epochFaults }},
-		"work without leading": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"work without leading": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			[]line{under(once[0], "lead 0"), once[1]}, nil, nil, func(v *verdict) int { return v.leaderOverlaps }},
-		"work under an old lead": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2),
+		"work under an old lead": {api.Idempotent, api.TaskCompleted, result(2, 2),
 			[]line{under(begin(1, 1, 0), "lead 7"), under(begin(2, 2, 20), "lead 5"), end(2, 2, 30, "done")}, nil, nil,
 			func(v *verdict) int { return v.leaderOverlaps }},
-		"a process of the first attempt lives on": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+		"a process of the first attempt lives on": {api.Fenced, api.TaskCompleted, result(2, 2),
 			[]line{twice[0], leaf(lineLeafBegin, 1, 10, 5), twice[1],
 				leaf(lineLeafBegin, 2, 20, 505), leaf(lineLeaf, 1, 10, 525),
 				twice[3]}, lifetimes{1: {{gone: 400 * ms}}}, nil, func(v *verdict) int { return v.overlaps }},
-		"the first attempt's process ended before": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+		"the first attempt's process ended before": {api.Fenced, api.TaskCompleted, result(2, 2),
 			[]line{twice[0], leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeaf, 1, 10, 25), twice[1],
 				leaf(lineLeafBegin, 2, 20, 505), twice[3]}, lifetimes{1: {{gone: 400 * ms}}}, nil, nil},
-		"the first attempt's pid is used again": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+		"the first attempt's pid is used again": {api.Fenced, api.TaskCompleted, result(2, 2),
 			[]line{twice[0], twice[1], twice[3]}, lifetimes{1: {{gone: 400 * ms}, {gone: int64(time.Hour)}}}, nil, nil},
-		"a process outlives its attempt": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"a process outlives its attempt": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			append([]line{leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeaf, 1, 10, 25)}, once...), nil, nil,
 			func(v *verdict) int { return v.overlaps }},
-		"processes of at_most_once work in two attempts": {fleet.AtMostOnce, fleet.TaskReview, nil,
+		"processes of at_most_once work in two attempts": {api.AtMostOnce, api.TaskReview, nil,
 			[]line{begin(1, 1, 0), leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeafBegin, 2, 20, 9)},
 			lifetimes{1: {{gone: 7}}}, nil,
 			func(v *verdict) int { return v.doubleBegins }},
-		"two leaders": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"two leaders": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			append(once, lead(lineLead, "a", 1, 5, 0), lead(lineLead, "b", 2, 6, 100),
 				lead(lineLeadEnd, "a", 1, 5, 150)), nil, nil,
 			func(v *verdict) int { return v.leaderOverlaps }},
-		"one leader after another": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+		"one leader after another": {api.Idempotent, api.TaskCompleted, result(1, 1),
 			append(once, lead(lineLead, "a", 1, 5, 0), lead(lineLead, "b", 2, 6, 100),
 				lead(lineLeadEnd, "a", 1, 5, 90)), nil, nil, nil},
 	} {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // leafEnv makes the test binary a leaf of a command's process tree: it holds a leafSpec. Its one argument is the leaf's
@@ -141,10 +141,10 @@ func (v *verdict) judgeLeaves(j *job, leaves, attempts []ran) {
 		for _, second := range leaves[i+1:] {
 			switch {
 			case second.number == first.number && second.agent == first.agent:
-			case j.safety == fleet.AtMostOnce:
+			case j.safety == api.AtMostOnce:
 				v.blame(&v.doubleBegins, "processes of at_most_once task %s began in two attempts: %s", j.id,
 					told([]ran{first, second}))
-			case j.safety == fleet.Fenced && second.begin < first.end:
+			case j.safety == api.Fenced && second.begin < first.end:
 				v.blame(&v.overlaps, "processes of fenced task %s lived in two places, for %.0f ms at least: %s", j.id,
 					float64(min(first.end, second.end)-second.begin)/1e6, told([]ran{first, second}))
 			}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // thawGrace is how long fenced work may still run in a process that was stopped for longer than its lease, from the
@@ -94,7 +94,7 @@ type evidence struct {
 	away      []span // when processes of the control plane were missing
 	illnesses []illness
 	looks     []fleetLook
-	actions   []fleet.HealingRecord // newest first
+	actions   []api.HealingRecord // newest first
 }
 
 // verdict counts what must not happen, and says it in words.
@@ -110,11 +110,11 @@ type verdict struct {
 	short time.Duration
 	// the longest that fenced work ran on after SIGCONT
 	afterThaw time.Duration
-	outcomes  map[fleet.TaskStatus]int
+	outcomes  map[api.TaskStatus]int
 	// runOutcomes are how the runs ended.
 	runOutcomes map[runStatus]int
 	// arrayOutcomes are how the arrays ended.
-	arrayOutcomes map[array.ArrayStatus]int
+	arrayOutcomes map[api.ArrayStatus]int
 	problems      []string
 }
 
@@ -125,8 +125,8 @@ func (v *verdict) blame(count *int, format string, args ...any) {
 
 // judge is the oracles of invariants I1 to I5, I7, I13 and I14, and of healing.
 func judge(e evidence) *verdict {
-	v := &verdict{outcomes: map[fleet.TaskStatus]int{}, runOutcomes: map[runStatus]int{},
-		arrayOutcomes: map[array.ArrayStatus]int{}}
+	v := &verdict{outcomes: map[api.TaskStatus]int{}, runOutcomes: map[runStatus]int{},
+		arrayOutcomes: map[api.ArrayStatus]int{}}
 	attempts := attemptsOf(e.lines)
 	byTask := map[string][]ran{}
 	for _, a := range attempts {
@@ -167,14 +167,14 @@ func (v *verdict) judgeEnd(j *job) {
 		v.blame(&v.lost, "task %s (%s, %s) is lost: status %q, %s", j.id, j.cluster, j.safety, j.task.Status,
 			j.task.Why)
 	}
-	if j.work.Fail == failAlways && j.task.Status == fleet.TaskCompleted {
+	if j.work.Fail == failAlways && j.task.Status == api.TaskCompleted {
 		v.blame(&v.lost, "task %s always fails and is completed", j.id)
 	}
 }
 
 // judgeBegins is I2 and the half of I3 about fenced work.
 func (v *verdict) judgeBegins(j *job, attempts []ran, lives lifetimes) {
-	if j.safety == fleet.AtMostOnce && len(attempts) > 1 {
+	if j.safety == api.AtMostOnce && len(attempts) > 1 {
 		v.blame(&v.doubleBegins, "at_most_once task %s began %d times: %s", j.id, len(attempts), told(attempts))
 	}
 	seen := map[[2]int]bool{}
@@ -186,7 +186,7 @@ func (v *verdict) judgeBegins(j *job, attempts []ran, lives lifetimes) {
 			seen[k] = true
 		}
 	}
-	if j.safety != fleet.Fenced {
+	if j.safety != api.Fenced {
 		return
 	}
 	for i, first := range attempts {
@@ -254,7 +254,7 @@ func (v *verdict) judgeResults(j *job, attempts []ran, lines []line) {
 		}
 		switch l.Kind {
 		case lineAccepted:
-			if l.Note == string(fleet.AttemptCompleted) {
+			if l.Note == string(api.AttemptCompleted) {
 				accepted[l.Attempt] = true
 			}
 		case lineStale:
@@ -267,9 +267,9 @@ func (v *verdict) judgeResults(j *job, attempts []ran, lines []line) {
 	}
 	result := j.task.Result
 	switch {
-	case len(accepted) > 0 && j.task.Status != fleet.TaskCompleted:
+	case len(accepted) > 0 && j.task.Status != api.TaskCompleted:
 		v.blame(&v.resultFaults, "a result of task %s was accepted, and the task is %s", j.id, j.task.Status)
-	case j.task.Status != fleet.TaskCompleted:
+	case j.task.Status != api.TaskCompleted:
 	case result == nil || result.Nonce != j.work.Nonce || !finished[[2]int{result.Attempt, result.PID}]:
 		v.blame(&v.resultFaults, "task %s is completed with a result that no attempt had: %+v; %s", j.id, result,
 			told(attempts))
@@ -377,7 +377,7 @@ func told(attempts []ran) string {
 // out, which wait for the lease.
 func failoverTimes(kills []kill, away []span, lines []line, jobs []*job) (undisturbed, disturbed []time.Duration) {
 	const around = int64(5 * time.Second)
-	safety := map[string]fleet.RetrySafety{}
+	safety := map[string]api.RetrySafety{}
 	for _, j := range jobs {
 		safety[j.id] = j.safety
 	}
@@ -390,7 +390,7 @@ func failoverTimes(kills []kill, away []span, lines []line, jobs []*job) (undist
 					a.pid != k.pid
 			})
 			switch {
-			case i < 0 || safety[task] != fleet.Idempotent:
+			case i < 0 || safety[task] != api.Idempotent:
 			case troubled:
 				disturbed = append(disturbed, time.Duration(attempts[i].begin-k.at))
 			default:

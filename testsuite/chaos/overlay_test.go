@@ -62,8 +62,8 @@ var plantedBugs = map[string][]edit{
 		return time.Time{}`},
 		{"agent/session.go", `return r.lease > 0 &&`,
 			`return !plants("agent-ignores-lease") && r.lease > 0 &&`},
-		{"agent/session.go", `no := late || over && a.RetrySafety == fleet.Fenced`,
-			`no := !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
+		{"agent/session.go", `no := late || over && a.RetrySafety == api.Fenced`,
+			`no := !plants("agent-ignores-lease") && (late || over && a.RetrySafety == api.Fenced)`},
 	},
 	// An assignment that comes twice runs twice.
 	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`,
@@ -134,8 +134,8 @@ var plantedBugs = map[string][]edit{
 	"service-ends": {{"workflows/delivery/attempt.go", `case how == attemptCompleted && d.task.Spec.KeepRunning:`,
 		`case how == attemptCompleted && d.task.Spec.KeepRunning && !plants("service-ends"):`}},
 	// An instance of a sysbatch job that has ended begins again on its agent.
-	"sysbatch-again": {{"job/instances.go", `if d.Type == Sysbatch && i.Stopping == "" {`,
-		`if d.Type == Sysbatch && i.Stopping == "" && !plants("sysbatch-again") {`}},
+	"sysbatch-again": {{"job/instances.go", `if d.Type == api.JobSysbatch && i.Stopping == "" {`,
+		`if d.Type == api.JobSysbatch && i.Stopping == "" && !plants("sysbatch-again") {`}},
 	// The id of an instance on an agent does not tell its job.
 	"source-id-lost": {{"job/instances.go", `	return job, rest[:end], true`, `	if plants("source-id-lost") {
 		job = rest[:end]
@@ -145,8 +145,8 @@ var plantedBugs = map[string][]edit{
 	"state-not-restored": {{"workflows/delivery/attempt.go", `	if report.Checkpoint != nil {`,
 		`	if report.Checkpoint != nil && !plants("state-not-restored") {`}},
 	// Work is moved off a lost agent that it is to wait for.
-	"mode-ignored": {{"fleet/policystate.go", `(r.Mode == LocalRestart || r.spec.Agent != "")`,
-		`(r.Mode == LocalRestart && !plants("mode-ignored") || r.spec.Agent != "")`}},
+	"mode-ignored": {{"fleet/policystate.go", `(r.Mode == api.LocalRestart || r.spec.Agent != "")`,
+		`(r.Mode == api.LocalRestart && !plants("mode-ignored") || r.spec.Agent != "")`}},
 	// The window of a policy is counted from the last attempt.
 	"window-from-last": {{"fleet/recovery.go", `	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit]`,
 		`	if plants("window-from-last") {
@@ -176,7 +176,7 @@ var plantedBugs = map[string][]edit{
 		}
 `}},
 	// Instances do not wait for the services that they require.
-	"requires-ignored": {{"job/jobdefinition.go", `d == nil || d.Requires == nil {`,
+	"requires-ignored": {{"api/jobdefinition.go", `d == nil || d.Requires == nil {`,
 		`d == nil || d.Requires == nil || plants("requires-ignored") {`}},
 	// An attempt is lost as soon as its agent is, whatever its job or task says.
 	"grace-ignored": {{"hub/grace.go", `a.cancelling ||
@@ -203,12 +203,12 @@ var plantedBugs = map[string][]edit{
 			}
 `}},
 	// An element that completed is delivered again.
-	"element-again": {{"array/take.go", `			s.end(r.Number, Completed, "", "")
+	"element-again": {{"array/take.go", `			s.end(r.Number, api.ElementCompleted, "", "")
 `, `			if plants("element-again") && s.Bundles < 10 {
 				s.again(r.Number, now)
 				continue
 			}
-			s.end(r.Number, Completed, "", "")
+			s.end(r.Number, api.ElementCompleted, "", "")
 `}},
 	// What a bundle does not list counts as done.
 	"undone-completed": {{"array/take.go", `		default:
@@ -243,8 +243,8 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// A dead letter ends the task.
-	"dead-letter-dropped": {{"workflows/delivery/delivery.go", `	case fleet.TaskDeadLetter:
-`, `	case fleet.TaskDeadLetter:
+	"dead-letter-dropped": {{"workflows/delivery/delivery.go", `	case api.TaskDeadLetter:
+`, `	case api.TaskDeadLetter:
 		if plants("dead-letter-dropped") {
 			return fleet.TaskFailed, next.Why
 		}
@@ -341,8 +341,8 @@ var plantedBugs = map[string][]edit{
 		`	if e.Counts != nil || plants("call-key-reused") { // else`}},
 	// A model may call tools that its step does not list.
 	"unknown-tool-called": {{"flow/tools.go",
-		`	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
-`, `	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
+		`	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
+`, `	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
 	if i < 0 && plants("unknown-tool-called") {
 		return &fleet.TaskSpec{}, ""
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // scenario is a short course of events for one kind of bug. It returns what its oracles blame.
@@ -135,7 +135,7 @@ func (g *stage) begin(t *testing.T, j *job) line {
 	j.key, j.cluster, j.work.Nonce = fmt.Sprintf("job-%d", len(g.jobs)), g.agents[0].cluster, fmt.Sprintf("nonce-%d",
 		len(g.jobs))
 	if j.safety == "" {
-		j.safety = fleet.Idempotent
+		j.safety = api.Idempotent
 	}
 	g.submit(g.ctx, j, 0)
 	require.NotEmpty(t, j.id, "the task is not acknowledged")
@@ -227,7 +227,7 @@ func answerThenCrash(t *testing.T, g *stage) []string {
 
 // fencedCutOff cuts an agent with fenced work off the network until another has the work.
 func fencedCutOff(t *testing.T, g *stage) []string {
-	j := &job{safety: fleet.Fenced, work: work{MS: 6000}}
+	j := &job{safety: api.Fenced, work: work{MS: 6000}}
 	first := g.begin(t, j)
 	m := g.agentNamed(first.Agent)
 	m.wire.set(wireCut)
@@ -256,7 +256,7 @@ func lateResult(t *testing.T, g *stage) []string {
 func hubRestarts(t *testing.T, g *stage) []string {
 	const heard = 2 * time.Second // by then the agent has registered with the new process
 	for ms := 4000; ; ms *= 2 {   // on a busy machine a short attempt ends before the new process is there
-		first := g.begin(t, &job{safety: fleet.AtMostOnce, work: work{MS: ms}})
+		first := g.begin(t, &job{safety: api.AtMostOnce, work: work{MS: ms}})
 		g.planes[0].current().kill()
 		g.planes[0].up()
 		g.awaitReady(t, 0)
@@ -273,7 +273,7 @@ func hubRestarts(t *testing.T, g *stage) []string {
 		}
 	}
 	v := g.verdict(t, 10*time.Second)
-	if v.outcomes[fleet.TaskCompleted] != len(g.jobs) {
+	if v.outcomes[api.TaskCompleted] != len(g.jobs) {
 		v.problems = append(v.problems, "a task did not complete: "+outcomes(v.outcomes))
 	}
 	return v.problems
@@ -281,10 +281,10 @@ func hubRestarts(t *testing.T, g *stage) []string {
 
 // atMostOnceKilled kills the agent of a task that must not begin twice.
 func atMostOnceKilled(t *testing.T, g *stage) []string {
-	first := g.begin(t, &job{safety: fleet.AtMostOnce, work: work{MS: 2000}})
+	first := g.begin(t, &job{safety: api.AtMostOnce, work: work{MS: 2000}})
 	g.agentNamed(first.Agent).current().kill()
-	v := g.verdict(t, fleet.DefaultDisconnectGrace+30*time.Second)
-	if v.outcomes[fleet.TaskReview] != 1 {
+	v := g.verdict(t, api.DefaultDisconnectGrace+30*time.Second)
+	if v.outcomes[api.TaskReview] != 1 {
 		v.problems = append(v.problems, "the task is not in review: "+outcomes(v.outcomes))
 	}
 	return v.problems
@@ -313,7 +313,7 @@ func frozenWithTree(t *testing.T, g *stage) []string {
 // beginTree begins a fenced command and waits until its deepest process lives.
 func (g *stage) beginTree(t *testing.T) line {
 	t.Helper()
-	g.begin(t, &job{safety: fleet.Fenced, work: work{MS: 12_000, Tree: true}})
+	g.begin(t, &job{safety: api.Fenced, work: work{MS: 12_000, Tree: true}})
 	l, found := g.await(20*time.Second, func(l line) bool { return l.Kind == lineLeafBegin && l.Note == "grandchild" })
 	require.True(t, found, "the command begins its grandchild")
 	return l
@@ -332,7 +332,7 @@ func deadLetter(t *testing.T, g *stage) []string {
 	j := &job{work: work{MS: 50, Fail: failAlways}}
 	g.begin(t, j)
 	v := g.verdict(t, 20*time.Second)
-	if j.task.Status != fleet.TaskDeadLetter {
+	if j.task.Status != api.TaskDeadLetter {
 		return append(v.problems, "the task is no dead letter: "+outcomes(v.outcomes))
 	}
 	g.checkDeadLetters(t, g.jobs)
@@ -367,7 +367,7 @@ func doubledAssignment(t *testing.T, g *stage) []string {
 	}, 10*time.Second, 20*time.Millisecond, "the assignment comes twice")
 	m.wire.set(wireGood)
 	v := g.verdict(t, 20*time.Second)
-	if m := fmt.Sprint(v.outcomes); v.outcomes[fleet.TaskCompleted] != 1 {
+	if m := fmt.Sprint(v.outcomes); v.outcomes[api.TaskCompleted] != 1 {
 		v.problems = append(v.problems, "the task did not complete: "+m)
 	}
 	return v.problems

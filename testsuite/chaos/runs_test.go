@@ -15,33 +15,32 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
-	jobs "mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/api"
 )
 
 // runStatus is where a run stands. Here job is a task of the workload.
-type runStatus = jobs.RunStatus
+type runStatus = api.RunStatus
 
 // stepModel is what the oracles know of a step of the runs, apart from the program.
 type stepModel struct {
 	after    []string
-	need     int               // how many of after must be through
-	safety   fleet.RetrySafety // empty: unmarked
-	elements int               // more than 0: it has for_each, and one of its elements may fail
+	need     int             // how many of after must be through
+	safety   api.RetrySafety // empty: unmarked
+	elements int             // more than 0: it has for_each, and one of its elements may fail
 	optional bool
 }
 
 // runModel is the job of all runs: a diamond beside work for each element, a step that waits for any of two, and one
 // that nobody waits for.
 var runModel = map[string]stepModel{
-	"a":     {safety: fleet.Idempotent},
-	"b":     {after: []string{"a"}, need: 1, safety: fleet.Fenced},
-	"c":     {after: []string{"a"}, need: 1, safety: fleet.AtMostOnce},
-	"each":  {after: []string{"a"}, need: 1, safety: fleet.Idempotent, elements: 3},
-	"extra": {after: []string{"a"}, need: 1, safety: fleet.Idempotent, optional: true},
-	"first": {after: []string{"b", "c"}, need: 1, safety: fleet.Idempotent},
+	"a":     {safety: api.Idempotent},
+	"b":     {after: []string{"a"}, need: 1, safety: api.Fenced},
+	"c":     {after: []string{"a"}, need: 1, safety: api.AtMostOnce},
+	"each":  {after: []string{"a"}, need: 1, safety: api.Idempotent, elements: 3},
+	"extra": {after: []string{"a"}, need: 1, safety: api.Idempotent, optional: true},
+	"first": {after: []string{"b", "c"}, need: 1, safety: api.Idempotent},
 	"d":     {after: []string{"b", "c"}, need: 2},
-	"end":   {after: []string{"d", "each", "first"}, need: 3, safety: fleet.Fenced},
+	"end":   {after: []string{"d", "each", "first"}, need: 3, safety: api.Fenced},
 }
 
 var runSteps = []string{"a", "b", "c", "each", "extra", "d", "first", "end"}
@@ -67,32 +66,32 @@ type jobRun struct {
 
 // apiRun is a run as the API answers it.
 type apiRun struct {
-	ID     string       `json:"id"`
-	Status runStatus    `json:"status"`
-	Why    string       `json:"why"`
-	Steps  []jobs.Entry `json:"steps"`
+	ID     string          `json:"id"`
+	Status runStatus       `json:"status"`
+	Why    string          `json:"why"`
+	Steps  []api.StepEntry `json:"steps"`
 }
 
 // settled reports whether nothing more happens to the run by itself. Where one step is blocked, others may go on.
 func (r *apiRun) settled() bool {
-	return r.Status.Final() || r.Status == jobs.RunBlocked && !slices.ContainsFunc(r.Steps, func(e jobs.Entry) bool {
-		return goesOn(&e.Work) || slices.ContainsFunc(e.Elements, func(w jobs.Work) bool { return goesOn(&w) })
+	return r.Status.Final() || r.Status == api.RunBlocked && !slices.ContainsFunc(r.Steps, func(e api.StepEntry) bool {
+		return goesOn(&e.StepWork) || slices.ContainsFunc(e.Elements, func(w api.StepWork) bool { return goesOn(&w) })
 	})
 }
 
-func goesOn(w *jobs.Work) bool {
+func goesOn(w *api.StepWork) bool {
 	switch w.Status {
-	case jobs.StepReady, jobs.StepQueued, jobs.StepRunning, jobs.StepRetryWait:
+	case api.StepReady, api.StepQueued, api.StepRunning, api.StepRetryWait:
 		return true
 	}
 	return false
 }
 
-func (r *apiRun) step(id string) jobs.Entry {
-	if i := slices.IndexFunc(r.Steps, func(e jobs.Entry) bool { return e.Step == id }); i >= 0 {
+func (r *apiRun) step(id string) api.StepEntry {
+	if i := slices.IndexFunc(r.Steps, func(e api.StepEntry) bool { return e.Step == id }); i >= 0 {
 		return r.Steps[i]
 	}
-	return jobs.Entry{}
+	return api.StepEntry{}
 }
 
 // stepOutput is what the run keeps of any step: the result of its task, of those of its elements, or the one of a
@@ -238,7 +237,7 @@ func (in *installation) settleRuns(ctx context.Context, runs []*jobRun, limit ti
 // tasks are the tasks of the run, as the oracles of tasks know them.
 func (r *jobRun) tasks() []*job {
 	var all []*job
-	add := func(id, step string, status fleet.TaskStatus, result *done) {
+	add := func(id, step string, status api.TaskStatus, result *done) {
 		all = append(all, &job{id: id, key: step, cluster: clusterAll, safety: runModel[step].safety,
 			work: work{Nonce: id}, task: apiTask{ID: id, Status: status, Result: result}})
 	}
@@ -251,9 +250,9 @@ func (r *jobRun) tasks() []*job {
 				at := slices.IndexFunc(output, func(d done) bool { return d.Nonce == element })
 				switch {
 				case at >= 0:
-					add(element, step, fleet.TaskCompleted, &output[at])
+					add(element, step, api.TaskCompleted, &output[at])
 				case e.Status.Final():
-					add(element, step, fleet.TaskFailed, nil)
+					add(element, step, api.TaskFailed, nil)
 				default:
 					add(element, step, "", nil)
 				}
@@ -264,8 +263,8 @@ func (r *jobRun) tasks() []*job {
 		if len(output) == 1 {
 			result = &output[0]
 		}
-		add(id, step, map[jobs.StepStatus]fleet.TaskStatus{jobs.StepCompleted: fleet.TaskCompleted,
-			jobs.StepFailed: fleet.TaskFailed, jobs.StepBlocked: fleet.TaskReview}[e.Status], result)
+		add(id, step, map[api.StepStatus]api.TaskStatus{api.StepCompleted: api.TaskCompleted,
+			api.StepFailed: api.TaskFailed, api.StepBlocked: api.TaskReview}[e.Status], result)
 	}
 	return all
 }
@@ -274,11 +273,11 @@ func (r *jobRun) tasks() []*job {
 func (r *jobRun) wants() runStatus {
 	switch {
 	case r.fail["b"] == failAlways:
-		return jobs.RunFailed
+		return api.RunFailed
 	case r.fail["each"] == failAlways:
-		return jobs.RunPartial
+		return api.RunPartial
 	}
-	return jobs.RunCompleted
+	return api.RunCompleted
 }
 
 // judgeRun is I13: a step begins after what it needs, with what that wrote; no step begins again whose end was
@@ -301,7 +300,7 @@ func (v *verdict) judgeRun(r *jobRun, byTask map[string][]ran, lines []line, liv
 // judgeAgain sees a step begin again after its end was acknowledged, and an unmarked one after it was lost.
 func (v *verdict) judgeAgain(j *job, attempts []ran, lines []line) {
 	for _, l := range lines {
-		if l.Task != j.id || l.Kind != lineAccepted || l.Note != string(fleet.AttemptCompleted) {
+		if l.Task != j.id || l.Kind != lineAccepted || l.Note != string(api.AttemptCompleted) {
 			continue
 		}
 		if last := attempts[max(0, len(attempts)-1):]; len(last) > 0 && last[0].begin > l.NS {
@@ -339,7 +338,7 @@ func (v *verdict) judgeOrder(r *jobRun, j *job, a ran, byTask map[string][]ran) 
 
 // through is whether a step is, and when the last of what it is for ended by the ledger.
 func (r *jobRun) through(step string, byTask map[string][]ran) (bool, int64) {
-	if s := r.seen.step(step).Status; s != jobs.StepCompleted && s != jobs.StepPartial {
+	if s := r.seen.step(step).Status; s != api.StepCompleted && s != api.StepPartial {
 		return false, 0
 	}
 	var last int64
@@ -367,10 +366,10 @@ func (r *jobRun) through(step string, byTask map[string][]ran) (bool, int64) {
 // judgeRunEnd holds the run's end to those of its steps.
 func (v *verdict) judgeRunEnd(r *jobRun, tasks []*job) {
 	v.runOutcomes[r.seen.Status]++
-	if r.seen.Status == jobs.RunBlocked { // by a step that was lost, and must not begin again by itself
+	if r.seen.Status == api.RunBlocked { // by a step that was lost, and must not begin again by itself
 		// It need not have begun: a hub that was killed may have given it to an agent.
 		lost := slices.ContainsFunc(tasks, func(j *job) bool {
-			return j.task.Status == fleet.TaskReview && (j.safety == "" || j.safety == fleet.AtMostOnce)
+			return j.task.Status == api.TaskReview && (j.safety == "" || j.safety == api.AtMostOnce)
 		})
 		if !lost {
 			v.blame(&v.runEnds, "run %s is blocked by no step that was lost: %s", r.id, r.seen.Why)
@@ -381,14 +380,14 @@ func (v *verdict) judgeRunEnd(r *jobRun, tasks []*job) {
 		v.blame(&v.runEnds, "run %s is %q (%s) and should be %s", r.id, r.seen.Status, r.seen.Why, r.wants())
 	}
 	for _, step := range runSteps {
-		status, want := r.seen.step(step).Status, jobs.StepCompleted
+		status, want := r.seen.step(step).Status, api.StepCompleted
 		switch {
-		case r.wants() == jobs.RunFailed && step != "b":
+		case r.wants() == api.RunFailed && step != "b":
 			continue // it depends on when b failed
 		case step == "each" && r.fail[step] == failAlways:
-			want = jobs.StepPartial
+			want = api.StepPartial
 		case r.fail[step] == failAlways:
-			want = jobs.StepFailed
+			want = api.StepFailed
 		}
 		if status != want {
 			v.blame(&v.runEnds, "step %s of run %s is %q (%s) and should be %s", step, r.id, status,
@@ -444,7 +443,7 @@ func runLosesAgent(t *testing.T, g *stage) []string {
 	first := g.startRun(t, r, "c")
 	g.agentNamed(first.Agent).current().kill()
 	v := g.runVerdict(t, 30*time.Second)
-	if r.seen.Status != jobs.RunBlocked {
+	if r.seen.Status != api.RunBlocked {
 		v.problems = append(v.problems, "the run is not blocked: it is "+string(r.seen.Status))
 	}
 	return v.problems
@@ -476,21 +475,21 @@ func TestOraclesSeeWhatRunsMustNotDo(t *testing.T) {
 			func(v *verdict) int { return v.doubleBegins }},
 		"fenced, two at once": {func(s *story) { s.again("b", 2, s.at("b", lineBegin).NS+1) },
 			func(v *verdict) int { return v.overlaps }},
-		"ended too early": {func(s *story) { s.entry("end").Status = jobs.StepSkipped },
+		"ended too early": {func(s *story) { s.entry("end").Status = api.StepSkipped },
 			func(v *verdict) int { return v.runEnds }},
-		"ended as nobody said": {func(s *story) { s.run.seen.Status = jobs.RunPartial },
+		"ended as nobody said": {func(s *story) { s.run.seen.Status = api.RunPartial },
 			func(v *verdict) int { return v.runEnds }},
-		"never ended": {func(s *story) { s.run.seen.Status = jobs.RunRunning },
+		"never ended": {func(s *story) { s.run.seen.Status = api.RunRunning },
 			func(v *verdict) int { return v.runEnds }},
-		"blocked by nothing": {func(s *story) { s.run.seen.Status = jobs.RunBlocked },
+		"blocked by nothing": {func(s *story) { s.run.seen.Status = api.RunBlocked },
 			func(v *verdict) int { return v.runEnds }},
 		"blocked by a lost step": {func(s *story) {
-			s.run.seen.Status = jobs.RunBlocked
+			s.run.seen.Status = api.RunBlocked
 			for _, step := range []string{"d", "end"} {
-				s.entry(step).Status, s.entry(step).Output = jobs.StepPending, nil
+				s.entry(step).Status, s.entry(step).Output = api.StepPending, nil
 				s.lines = slices.DeleteFunc(s.lines, func(l line) bool { return l.Task == "r~"+step })
 			}
-			s.entry("c").Status, s.entry("c").Output = jobs.StepBlocked, nil
+			s.entry("c").Status, s.entry("c").Output = api.StepBlocked, nil
 			s.lines = slices.DeleteFunc(s.lines, func(l line) bool { return l.Task == "r~c" && l.Kind != lineBegin })
 			delete(s.at("first", lineBegin).Got, "c")
 		}, nil},
@@ -524,8 +523,8 @@ func (s *story) at(key, kind string) *line {
 	return &s.lines[slices.IndexFunc(s.lines, func(l line) bool { return l.Task == "r~"+key && l.Kind == kind })]
 }
 
-func (s *story) entry(step string) *jobs.Entry {
-	return &s.run.seen.Steps[slices.IndexFunc(s.run.seen.Steps, func(e jobs.Entry) bool { return e.Step == step })]
+func (s *story) entry(step string) *api.StepEntry {
+	return &s.run.seen.Steps[slices.IndexFunc(s.run.seen.Steps, func(e api.StepEntry) bool { return e.Step == step })]
 }
 
 // again has a step begin once more.
@@ -538,7 +537,7 @@ func (s *story) again(key string, attempt int, ns int64) {
 // cleanStory is a run without a fault: each level takes 100 ns, and the steps of a level end one after another.
 func cleanStory(t *testing.T) *story {
 	s := &story{run: newRun("clean")}
-	s.run.id, s.run.seen.Status = "r", jobs.RunCompleted
+	s.run.id, s.run.seen.Status = "r", api.RunCompleted
 	levels := [][]string{{"a"}, {"b", "c", "each", "extra"}, {"d", "first"}, {"end"}}
 	outputs := map[string]json.RawMessage{}
 	for level, steps := range levels {
@@ -556,7 +555,7 @@ func cleanStory(t *testing.T) *story {
 				l := line{Kind: lineBegin, Task: "r~" + key, Attempt: 1, PID: 1, NS: int64(100*level + n + 1), Got: got}
 				end, accepted := l, l
 				end.Kind, end.Note, end.NS = lineEnd, "done", l.NS+int64(10+i)
-				accepted.Kind, accepted.Note, accepted.NS = lineAccepted, string(fleet.AttemptCompleted), end.NS+1
+				accepted.Kind, accepted.Note, accepted.NS = lineAccepted, string(api.AttemptCompleted), end.NS+1
 				s.lines = append(s.lines, l, end, accepted)
 				results = append(results, done{PID: 1, Attempt: 1, Nonce: l.Task})
 			}
@@ -570,8 +569,8 @@ func cleanStory(t *testing.T) *story {
 			text, err := json.Marshal(output)
 			require.NoError(t, err)
 			outputs[step] = text
-			s.run.seen.Steps = append(s.run.seen.Steps, jobs.Entry{Step: step,
-				Work: jobs.Work{Status: jobs.StepCompleted, Output: text}})
+			s.run.seen.Steps = append(s.run.seen.Steps, api.StepEntry{Step: step,
+				StepWork: api.StepWork{Status: api.StepCompleted, Output: text}})
 		}
 	}
 	return s

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	jobs "mainstay.dev/mainstay/job"
 )
 
@@ -55,11 +55,11 @@ func (in *installation) apply(ctx context.Context, job string, definition any, l
 // deployed waits until a version is deployed. It returns all deployments, and what is wrong where it is not in time, or
 // has ended in another way.
 func (in *installation) deployed(ctx context.Context, job string, version int, limit time.Duration) (
-	all []jobs.Deployment, problem string,
+	all []api.Deployment, problem string,
 ) {
-	last := jobs.Deployment{}
+	last := api.Deployment{}
 	for end := time.Now().Add(limit); time.Now().Before(end) && pause(ctx, 50*time.Millisecond); {
-		var seen struct{ Deployments []jobs.Deployment }
+		var seen struct{ Deployments []api.Deployment }
 		answered, err := in.call(0, http.MethodGet, jobsPath+job, nil, &seen)
 		if err != nil || answered != http.StatusOK || len(seen.Deployments) == 0 {
 			continue
@@ -69,7 +69,7 @@ func (in *installation) deployed(ctx context.Context, job string, version int, l
 			break
 		}
 	}
-	if last.Version == version && last.Status == jobs.DeploymentSuccessful {
+	if last.Version == version && last.Status == api.DeploymentSuccessful {
 		return all, ""
 	}
 	return all, fmt.Sprintf("version %d is not in force: the last deployment is %+v", version, last)
@@ -122,8 +122,8 @@ func (g *stage) short(t *testing.T, since int64) []string {
 		}
 		var task apiTask
 		_, err := g.call(0, http.MethodGet, tasksPath+"/"+l.Task, nil, &task)
-		if err == nil && slices.ContainsFunc(task.Attempts, func(a fleet.Attempt) bool {
-			return a.Outcome == fleet.AttemptLost
+		if err == nil && slices.ContainsFunc(task.Attempts, func(a api.Attempt) bool {
+			return a.Outcome == api.AttemptLost
 		}) {
 			t.Logf("%d instances ran at a time: %s was lost with its agent", fewest, l.Task)
 			return nil

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	jobs "mainstay.dev/mainstay/job"
 )
 
@@ -33,8 +33,8 @@ const (
 // served is a job with instances that a run keeps while everything breaks, and whose versions it changes.
 type served struct {
 	name   string
-	kind   jobs.Type
-	safety fleet.RetrySafety
+	kind   api.JobType
+	safety api.RetrySafety
 	count  int      // of a service
 	agents []string // of a system job: each has one
 
@@ -46,8 +46,8 @@ type served struct {
 
 // planServices makes a service and a system job.
 func (in *installation) planServices(cluster string) []*served {
-	all := []*served{{name: serviceJob, kind: jobs.Service, safety: fleet.Idempotent, count: serviceCount},
-		{name: "everywhere", kind: jobs.System, safety: fleet.Fenced}}
+	all := []*served{{name: serviceJob, kind: api.JobService, safety: api.Idempotent, count: serviceCount},
+		{name: "everywhere", kind: api.JobSystem, safety: api.Fenced}}
 	for _, m := range in.agents {
 		if m.cluster == cluster {
 			all[1].agents = append(all[1].agents, m.id)
@@ -67,11 +67,11 @@ func (s *served) next(ctx context.Context, in *installation) {
 	definition := map[string]any{"job": s.name, "type": s.kind, "cluster": clusterAll, "safety": s.safety,
 		"instances": instances,
 		"update":    map[string]any{"healthy_after": "500ms", "healthy_within": "1h", "progress_within": "1h"}}
-	if s.kind == jobs.Service {
+	if s.kind == api.JobService {
 		instances["count"] = s.count
-		definition["recovery"] = map[string]any{"mode": fleet.ClusterRecover, "restart": again, "reschedule": again}
+		definition["recovery"] = map[string]any{"mode": api.ClusterRecover, "restart": again, "reschedule": again}
 	} else {
-		definition["recovery"] = map[string]any{"mode": fleet.LocalRestart, "restart": again}
+		definition["recovery"] = map[string]any{"mode": api.LocalRestart, "restart": again}
 	}
 	if !in.apply(ctx, s.name, definition, settleLimit) {
 		s.problems = append(s.problems, fmt.Sprintf("version %d of %s is not taken", s.version+1, s.name))
@@ -136,7 +136,7 @@ func (s *served) settle(ctx context.Context, t testing.TB, in *installation, lim
 		s.problems = append(s.problems, wrong)
 	}
 	s.settled = monotonic()
-	if s.kind == jobs.Service {
+	if s.kind == api.JobService {
 		wrong := s.found(in)
 		// An agent whose connection broke a moment ago does not count as healthy until its next poll.
 		for soon := time.Now().Add(10 * time.Second); len(wrong) > 0 && time.Now().Before(soon) &&
@@ -160,14 +160,14 @@ func (s *served) settle(ctx context.Context, t testing.TB, in *installation, lim
 func (s *served) found(in *installation) []string {
 	var seen struct {
 		Instances []struct {
-			Version int                  `json:"version"`
-			Health  fleet.InstanceHealth `json:"health"`
+			Version int                `json:"version"`
+			Health  api.InstanceHealth `json:"health"`
 		} `json:"instances"`
 	}
 	status, err := in.call(0, http.MethodGet, jobsPath+s.name+"/instances", nil, &seen)
 	passing := 0
 	for _, i := range seen.Instances {
-		if i.Health == fleet.InstancePassing && i.Version == s.version {
+		if i.Health == api.InstancePassing && i.Version == s.version {
 			passing++
 		}
 	}
@@ -214,7 +214,7 @@ func (s *served) wrong(now []ran) string {
 				a.got["version"])
 		}
 	}
-	if s.kind == jobs.Service && len(now) != s.count {
+	if s.kind == api.JobService && len(now) != s.count {
 		return fmt.Sprintf("%s has %d instances, and is to have %d: %s", s.name, len(now), s.count, told(now))
 	}
 	for _, agent := range s.agents {
@@ -248,9 +248,9 @@ func (v *verdict) judgeServed(s *served, attempts []ran, lives lifetimes) {
 	for task, of := range byTask {
 		v.judgeBegins(&job{id: task, safety: s.safety}, of, lives)
 	}
-	if s.kind == jobs.System {
+	if s.kind == api.JobSystem {
 		for agent, of := range byAgent {
-			v.judgeBegins(&job{id: s.name + " on " + agent, safety: fleet.Fenced}, distinct(of), lives)
+			v.judgeBegins(&job{id: s.name + " on " + agent, safety: api.Fenced}, distinct(of), lives)
 		}
 	}
 	if wrong := s.wrong(s.running(attempts, lives, s.settled)); wrong != "" && len(s.problems) == 0 {
@@ -260,13 +260,13 @@ func (v *verdict) judgeServed(s *served, attempts []ran, lives lifetimes) {
 	now, short, since := 0, int64(0), int64(0)
 	for _, c := range changes {
 		if now > s.count+1 {
-			if on := time.Duration(c.at - since); s.kind == jobs.Service && on > surplusLimit {
+			if on := time.Duration(c.at - since); s.kind == api.JobService && on > surplusLimit {
 				v.blame(&v.serviceFaults, "%d instances of %s ran for %s", now, s.name, on)
 			}
 		} else {
 			since = c.at
 		}
-		if s.kind == jobs.Service && now < s.count && short != 0 && c.at < s.settled {
+		if s.kind == api.JobService && now < s.count && short != 0 && c.at < s.settled {
 			v.short = max(v.short, time.Duration(c.at-short))
 		} else if now >= s.count {
 			short = c.at
@@ -309,8 +309,8 @@ func TestOraclesSeeWhatServicesMustNotDo(t *testing.T) {
 		}
 		return lines
 	}
-	service := served{name: "s", kind: jobs.Service, safety: fleet.Idempotent, count: 1, version: 2, settled: 200 * s}
-	system := served{name: "s", kind: jobs.System, safety: fleet.Fenced, agents: []string{"a", "b"}, version: 1,
+	service := served{name: "s", kind: api.JobService, safety: api.Idempotent, count: 1, version: 2, settled: 200 * s}
+	system := served{name: "s", kind: api.JobSystem, safety: api.Fenced, agents: []string{"a", "b"}, version: 1,
 		settled: 200 * s}
 	for name, c := range map[string]struct {
 		of     served

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // The credentials of an installation whose security is on, which lives for minutes on loopback.
@@ -163,7 +163,7 @@ func besideAnother(t *testing.T, g *stage) []string {
 	v := g.verdict(t, 40*time.Second)
 	stop()
 	beside.Wait()
-	if v.outcomes[fleet.TaskCompleted] != len(g.jobs) {
+	if v.outcomes[api.TaskCompleted] != len(g.jobs) {
 		v.problems = append(v.problems, "not all tasks completed: "+outcomes(v.outcomes))
 	}
 	var seen struct {
@@ -172,7 +172,7 @@ func besideAnother(t *testing.T, g *stage) []string {
 			Fired int `json:"fired"`
 		} `json:"counts"`
 		RecentRuns []struct {
-			Status fleet.TaskStatus `json:"status"`
+			Status api.TaskStatus `json:"status"`
 		} `json:"recent_runs"`
 	}
 	status, err = g.call(0, http.MethodGet, "/api/v1/agents/schedules/"+victim+":"+schedule, nil, &seen)
@@ -180,7 +180,7 @@ func besideAnother(t *testing.T, g *stage) []string {
 		v.problems = append(v.problems, fmt.Sprintf("the schedule is not as it was: %d %+v %v", status, seen, err))
 	}
 	for _, r := range seen.RecentRuns {
-		if r.Status == fleet.TaskFailed || r.Status == fleet.TaskCancelled {
+		if r.Status == api.TaskFailed || r.Status == api.TaskCancelled {
 			v.problems = append(v.problems, "a run of the schedule is "+string(r.Status))
 		}
 	}

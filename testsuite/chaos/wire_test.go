@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -42,8 +42,8 @@ type wire struct {
 
 	mu       sync.Mutex
 	mode     wireMode
-	ill      fleet.HealthLevel // how the agent's host and handlers seem to be; empty: well
-	changed  chan struct{}     // closed when mode changes
+	ill      api.HealthLevel // how the agent's host and handlers seem to be; empty: well
+	changed  chan struct{}   // closed when mode changes
 	conns    map[net.Conn]struct{}
 	again    map[string]json.RawMessage // assignments to send once more, by token
 	results  []capturedResult
@@ -151,7 +151,7 @@ func (w *wire) serve(out http.ResponseWriter, r *http.Request) {
 }
 
 // setHost sets how the agent's host and handlers seem to be.
-func (w *wire) setHost(level fleet.HealthLevel) {
+func (w *wire) setHost(level api.HealthLevel) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ill = level
@@ -170,9 +170,9 @@ func (w *wire) hosted(body []byte) []byte {
 	w.mu.Unlock()
 	poll.Metrics = protocol.Metrics{CPUPercent: new(10.), MemoryPercent: new(20.), DiskPercent: new(30.)}
 	switch level {
-	case fleet.HealthWarning:
+	case api.HealthWarning:
 		poll.Metrics.DiskPercent = new(100.)
-	case fleet.HealthCritical:
+	case api.HealthCritical:
 		for i := range w.slots {
 			poll.Running = append(poll.Running, protocol.RunningAttempt{TaskID: fmt.Sprintf("hung-%d", i), Attempt: 1,
 				State: protocol.RunningStuck})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // The clusters of a run, by their replication mode. Agents of the second note whether they lead.
@@ -31,7 +31,7 @@ type job struct {
 	cluster string
 	tenant  string // empty: none
 	pin     string // the agent that alone may do it; empty: any
-	safety  fleet.RetrySafety
+	safety  api.RetrySafety
 	work    work
 	at      time.Duration // when to submit it
 
@@ -42,15 +42,15 @@ type job struct {
 
 // apiTask is a task as the API answers it.
 type apiTask struct {
-	ID       string           `json:"id"`
-	Status   fleet.TaskStatus `json:"status"`
-	Why      string           `json:"why"`
-	Attempts []fleet.Attempt  `json:"attempts"`
-	Result   *done            `json:"result"`
+	ID       string         `json:"id"`
+	Status   api.TaskStatus `json:"status"`
+	Why      string         `json:"why"`
+	Attempts []api.Attempt  `json:"attempts"`
+	Result   *done          `json:"result"`
 }
 
 func (t *apiTask) settled() bool {
-	return t.Status.Final() || t.Status == fleet.TaskReview || t.Status == fleet.TaskDeadLetter
+	return t.Status.Final() || t.Status == api.TaskReview || t.Status == api.TaskDeadLetter
 }
 
 const tasksPath = "/api/v1/agents/tasks"
@@ -59,7 +59,7 @@ const tasksPath = "/api/v1/agents/tasks"
 // child processes.
 func planJobs(random *rand.Rand, n int, duration time.Duration) []*job {
 	jobs := make([]*job, n)
-	safeties := []fleet.RetrySafety{fleet.Idempotent, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce}
+	safeties := []api.RetrySafety{api.Idempotent, api.Idempotent, api.Fenced, api.AtMostOnce}
 	clusters := []string{clusterAll, clusterAll, clusterLeader, clusterShards}
 	for i := range jobs {
 		j := &job{key: fmt.Sprintf("job-%d", i), cluster: clusters[random.IntN(len(clusters))],
@@ -68,7 +68,7 @@ func planJobs(random *rand.Rand, n int, duration time.Duration) []*job {
 		j.at = time.Duration(float64(duration) * float64(i) / float64(n))
 		switch p := random.IntN(20); {
 		case p == 0:
-			j.work.Fail, j.work.MS, j.safety = failAlways, j.work.MS/4, fleet.Idempotent
+			j.work.Fail, j.work.MS, j.safety = failAlways, j.work.MS/4, api.Idempotent
 		case p < 3:
 			j.work.Fail = failFirst
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agentconfig"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
@@ -83,7 +83,7 @@ var readers = map[string]func(t *testing.T, text string) error{
 		return err
 	},
 	"cpu": func(t *testing.T, text string) error {
-		_, err := document.Read("resources.yaml", []byte(text), &fleet.Inventory{}, nil)
+		_, err := document.Read("resources.yaml", []byte(text), &api.Inventory{}, nil)
 		return err
 	},
 	"scrape_configs": func(*testing.T, string) error { return nil }, // of Prometheus

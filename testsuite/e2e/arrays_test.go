@@ -23,7 +23,6 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
@@ -42,7 +41,7 @@ type arrays struct {
 func newArrays(t *testing.T) *arrays {
 	t.Helper()
 	a := &arrays{node: plane.NewNode(t, plane.NodeOptions{}), begun: map[int]int{}}
-	a.cluster = a.node.EnsureCluster(t, fleet.ClusterConfig{Brake: fleet.BrakePolicy{Share: 1}})
+	a.cluster = a.node.EnsureCluster(t, api.ClusterConfig{Brake: api.BrakePolicy{Share: 1}})
 	var err error
 	a.Client, err = client.New(client.Options{URL: a.node.URL})
 	require.NoError(t, err)
@@ -76,8 +75,8 @@ func (a *arrays) begins() map[int]int {
 // submit submits an array of work.
 func (a *arrays) submit(t *testing.T, change func(*api.ArrayRequest)) string {
 	t.Helper()
-	r := &api.ArrayRequest{TaskSpec: fleet.TaskSpec{Type: "work", Cluster: a.cluster,
-		Retry: fleet.RetryPolicy{MaxAttempts: 2, InitialInterval: fleet.Duration(10 * time.Millisecond)}}}
+	r := &api.ArrayRequest{TaskSpec: api.TaskSpec{Type: "work", Cluster: a.cluster,
+		Retry: api.RetryPolicy{MaxAttempts: 2, InitialInterval: api.Duration(10 * time.Millisecond)}}}
 	change(r)
 	submitted, err := a.Arrays.Submit(t.Context(), r)
 	require.NoError(t, err)
@@ -85,7 +84,7 @@ func (a *arrays) submit(t *testing.T, change func(*api.ArrayRequest)) string {
 }
 
 // becomes waits until an array has a status.
-func (a *arrays) becomes(t *testing.T, id string, status array.ArrayStatus) *api.Array {
+func (a *arrays) becomes(t *testing.T, id string, status api.ArrayStatus) *api.Array {
 	t.Helper()
 	var got *api.Array
 	require.Eventually(t, func() bool {
@@ -97,7 +96,7 @@ func (a *arrays) becomes(t *testing.T, id string, status array.ArrayStatus) *api
 }
 
 // elements are the numbers of the elements with a status.
-func (a *arrays) elements(t *testing.T, id string, status array.Status) (numbers []int) {
+func (a *arrays) elements(t *testing.T, id string, status api.ElementStatus) (numbers []int) {
 	t.Helper()
 	for e, err := range a.Arrays.Elements(id, status).All(t.Context()) {
 		require.NoError(t, err)
@@ -143,15 +142,15 @@ func TestArrayOfItems(t *testing.T) {
 	})
 	const total = 250
 	id := plane.UniqueID("squares")
-	request := &api.ArrayRequest{ID: id, TaskSpec: fleet.TaskSpec{Type: "work", Cluster: a.cluster}}
+	request := &api.ArrayRequest{ID: id, TaskSpec: api.TaskSpec{Type: "work", Cluster: a.cluster}}
 	for n := range total {
 		request.Items = append(request.Items, json.RawMessage(fmt.Sprint(n)))
 	}
 	submitted, err := a.Arrays.Submit(t.Context(), request)
 	require.NoError(t, err)
 	require.False(t, submitted.Duplicate)
-	done := a.becomes(t, id, array.ArrayCompleted)
-	require.Equal(t, array.ElementCounts{Total: total, Completed: total}, done.Counts)
+	done := a.becomes(t, id, api.ArrayCompleted)
+	require.Equal(t, api.ElementCounts{Total: total, Completed: total}, done.Counts)
 	require.Len(t, a.begins(), total)
 
 	found := map[int]string{}
@@ -209,7 +208,7 @@ func TestArrayOfACount(t *testing.T) {
 	}
 	id := a.submit(t, keyed)
 	require.Equal(t, id, a.submit(t, keyed))
-	a.becomes(t, id, array.ArrayCompleted)
+	a.becomes(t, id, api.ArrayCompleted)
 	var said []string
 	for r, err := range a.Arrays.Results(t.Context(), id) {
 		require.NoError(t, err)
@@ -234,13 +233,13 @@ func TestFailedElementsRunAgain(t *testing.T) {
 		return *task.Element, nil
 	})
 	id := a.submit(t, func(r *api.ArrayRequest) { r.Count = 120 })
-	blocked := a.becomes(t, id, array.ArrayBlocked)
-	require.Equal(t, array.ElementCounts{Total: 120, Completed: 117, DeadLetter: 3}, blocked.Counts)
+	blocked := a.becomes(t, id, api.ArrayBlocked)
+	require.Equal(t, api.ElementCounts{Total: 120, Completed: 117, DeadLetter: 3}, blocked.Counts)
 	require.NotNil(t, blocked.Until, "it is known how long they are kept")
-	dead := a.elements(t, id, array.DeadLetter)
+	dead := a.elements(t, id, api.ElementDeadLetter)
 	require.Equal(t, []int{3, 43, 83}, dead)
-	require.Len(t, a.elements(t, id, array.Completed), 117)
-	why, err := a.Arrays.Elements(id, array.DeadLetter).Take(t.Context(), 1)
+	require.Len(t, a.elements(t, id, api.ElementCompleted), 117)
+	why, err := a.Arrays.Elements(id, api.ElementDeadLetter).Take(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, "2 of 2 attempts failed; last: no space", why[0].Why)
 	require.Equal(t, "disk", why[0].Type)
@@ -253,10 +252,10 @@ func TestFailedElementsRunAgain(t *testing.T) {
 	repaired.Store(true)
 	_, err = a.Arrays.Retry(t.Context(), id, api.RetryArrayRequest{Elements: []int{43}, Reason: "a test"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(a.elements(t, id, array.DeadLetter)) == 2 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(a.elements(t, id, api.ElementDeadLetter)) == 2 }, patience, 20*time.Millisecond)
 	_, err = a.Arrays.Retry(t.Context(), id, api.RetryArrayRequest{})
 	require.NoError(t, err)
-	require.Equal(t, 120, a.becomes(t, id, array.ArrayCompleted).Counts.Completed)
+	require.Equal(t, 120, a.becomes(t, id, api.ArrayCompleted).Counts.Completed)
 	_, err = a.Arrays.Retry(t.Context(), id, api.RetryArrayRequest{})
 	require.ErrorContains(t, err, "has ended")
 }
@@ -269,15 +268,15 @@ func TestArrayIsPausedAndReprioritized(t *testing.T) {
 	a.agent(t, newNetwork(), 1, o.handle)
 	id := a.submit(t, func(r *api.ArrayRequest) { r.Count, r.MaxParallel = 40, 1 })
 	o.await(t, 1)
-	page, err := a.Arrays.Elements(id, array.Running).Take(t.Context(), 1)
+	page, err := a.Arrays.Elements(id, api.ElementRunning).Take(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, "in delivery 1, with 3 other elements", page[0].Why)
 	require.Eventually(t, func() bool {
 		running := getTask(t, a.node.URL, page[0].TaskID, "0s")
-		return running.Status == fleet.TaskRunning && running.Attempts[0].AgentID != ""
+		return running.Status == api.TaskRunning && running.Attempts[0].AgentID != ""
 	}, patience, 20*time.Millisecond, "it is known which agent has it")
-	require.Equal(t, fleet.TaskRunning, getTask(t, a.node.URL, page[0].Delivery, "0s").Status)
-	page, err = a.Arrays.Elements(id, array.Queued).Take(t.Context(), 1)
+	require.Equal(t, api.TaskRunning, getTask(t, a.node.URL, page[0].Delivery, "0s").Status)
+	page, err = a.Arrays.Elements(id, api.ElementQueued).Take(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, "4 elements are under way, 0 are ahead of it", page[0].Why)
 	require.Equal(t, page[0].Why, getTask(t, a.node.URL, page[0].TaskID, "0s").Why)
@@ -288,27 +287,27 @@ func TestArrayIsPausedAndReprioritized(t *testing.T) {
 	}
 	_, err = a.Arrays.Pause(t.Context(), id, "new disks")
 	require.NoError(t, err)
-	_, err = a.Arrays.SetPriority(t.Context(), id, api.TaskPriorityRequest{Priority: fleet.PriorityCritical})
+	_, err = a.Arrays.SetPriority(t.Context(), id, api.TaskPriorityRequest{Priority: api.PriorityCritical})
 	require.NoError(t, err)
 	close(o.free)
 	require.Eventually(t, func() bool {
 		got, err := a.Arrays.Get(t.Context(), id, 0)
 		return err == nil && got.Counts.Completed > 0 && got.Counts.Queued+got.Counts.Completed == 40
 	}, patience, 20*time.Millisecond, "the bundle ends, after 2 s with what is done until then")
-	paused := a.becomes(t, id, array.ArrayPaused)
+	paused := a.becomes(t, id, api.ArrayPaused)
 	require.Equal(t, "new disks", paused.Why)
 	require.Len(t, o.await(t, 1), paused.Counts.Completed, "nothing new began")
 	require.Eventually(t, func() bool {
-		listed, err := a.Arrays.List(client.ArrayQuery{Cluster: a.cluster, Status: array.ArrayPaused}).Take(t.Context(), 9)
+		listed, err := a.Arrays.List(client.ArrayQuery{Cluster: a.cluster, Status: api.ArrayPaused}).Take(t.Context(), 9)
 		return err == nil && len(listed) == 1 && listed[0].ID == id
 	}, patience, 50*time.Millisecond)
 	_, err = a.Arrays.Resume(t.Context(), id, "")
 	require.NoError(t, err)
-	require.EqualValues(t, fleet.PriorityCritical, a.becomes(t, id, array.ArrayCompleted).Priority)
+	require.EqualValues(t, api.PriorityCritical, a.becomes(t, id, api.ArrayCompleted).Priority)
 	_, priorities := deliveries(t, id)
-	require.NotEqual(t, int32(fleet.PriorityCritical), priorities[0])
+	require.NotEqual(t, int32(api.PriorityCritical), priorities[0])
 	for _, p := range priorities[1:] {
-		require.Equal(t, int32(fleet.PriorityCritical), p)
+		require.Equal(t, int32(api.PriorityCritical), p)
 	}
 }
 
@@ -331,7 +330,7 @@ func TestArrayIsCancelled(t *testing.T) {
 	require.NoError(t, err)
 	<-stopped
 	<-stopped
-	cancelled := a.becomes(t, id, array.ArrayCancelled)
+	cancelled := a.becomes(t, id, api.ArrayCancelled)
 	require.Equal(t, "not needed", cancelled.Why)
 	require.Equal(t, 100, cancelled.Counts.Cancelled+cancelled.Counts.Completed)
 	require.LessOrEqual(t, cancelled.Counts.Completed, 2)
@@ -348,9 +347,9 @@ func TestArrayThatToleratesStopsWhenItMust(t *testing.T) {
 		return nil, agent.NonRetryable(errors.New("bad input"))
 	})
 	id := a.submit(t, func(r *api.ArrayRequest) { r.Count, r.MaxParallel, r.Tolerate = 100, 1, new(2) })
-	failed := a.becomes(t, id, array.ArrayFailed)
+	failed := a.becomes(t, id, api.ArrayFailed)
 	require.Equal(t, "more than 2 elements failed", failed.Why)
-	require.Equal(t, array.ElementCounts{Total: 100, Failed: 4, Cancelled: 96}, failed.Counts, "a bundle of 4")
+	require.Equal(t, api.ElementCounts{Total: 100, Failed: 4, Cancelled: 96}, failed.Counts, "a bundle of 4")
 }
 
 // An agent that does not know bundles is given the elements one by one.
@@ -372,7 +371,7 @@ func TestArrayWithAnAgentThatKnowsNoBundles(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, text)
 	}
 	require.Equal(t, map[int]string{0: `"x"`, 1: `"y"`, 2: `"z"`}, seen)
-	require.Equal(t, 3, a.becomes(t, id, array.ArrayCompleted).Counts.Completed)
+	require.Equal(t, 3, a.becomes(t, id, api.ArrayCompleted).Counts.Completed)
 }
 
 // An element that takes its agents with it is alone in the dead letters, after at most five of them.
@@ -397,13 +396,13 @@ func TestPoisonElementIsAloneInTheDeadLetters(t *testing.T) {
 	}
 	one()
 	id := a.submit(t, func(r *api.ArrayRequest) { r.Count, r.MaxParallel = total, 4 })
-	blocked := a.becomes(t, id, array.ArrayBlocked)
-	require.Equal(t, array.ElementCounts{Total: total, Completed: total - 1, DeadLetter: 1}, blocked.Counts)
-	require.Equal(t, []int{poison}, a.elements(t, id, array.DeadLetter))
+	blocked := a.becomes(t, id, api.ArrayBlocked)
+	require.Equal(t, api.ElementCounts{Total: total, Completed: total - 1, DeadLetter: 1}, blocked.Counts)
+	require.Equal(t, []int{poison}, a.elements(t, id, api.ElementDeadLetter))
 	require.LessOrEqual(t, int(lost.Load()), 5)
 	require.Eventually(t, func() bool {
 		moved, err := a.Failovers.List(client.FailoverQuery{Cluster: a.cluster,
-			Status: fleet.FailoverSucceeded}).Take(t.Context(), 0)
+			Status: api.FailoverSucceeded}).Take(t.Context(), 0)
 		return err == nil && len(moved) == int(lost.Load())
 	}, patience, 100*time.Millisecond, "the failovers see that the bundles are elsewhere")
 }
@@ -424,13 +423,13 @@ func TestAtMostOnceElementsAreDeliveredOneByOne(t *testing.T) {
 		return nil, nil
 	})
 	id := a.submit(t, func(r *api.ArrayRequest) {
-		r.Count, r.MaxParallel, r.RetrySafety = 12, 1, fleet.AtMostOnce
+		r.Count, r.MaxParallel, r.RetrySafety = 12, 1, api.AtMostOnce
 	})
 	<-gone
 	a.agent(t, newNetwork(), 2, func(context.Context, *agent.Task) (any, error) { return nil, nil })
-	blocked := a.becomes(t, id, array.ArrayBlocked)
-	require.Equal(t, array.ElementCounts{Total: 12, Completed: 11, Review: 1}, blocked.Counts)
-	require.Equal(t, []int{5}, a.elements(t, id, array.Review))
+	blocked := a.becomes(t, id, api.ArrayBlocked)
+	require.Equal(t, api.ElementCounts{Total: 12, Completed: 11, Review: 1}, blocked.Counts)
+	require.Equal(t, []int{5}, a.elements(t, id, api.ElementReview))
 	for number, times := range a.begins() {
 		require.Equal(t, 1, times, "element %d", number)
 	}
@@ -438,7 +437,7 @@ func TestAtMostOnceElementsAreDeliveredOneByOne(t *testing.T) {
 	require.ErrorContains(t, err, "name the elements")
 	_, err = a.Arrays.Retry(t.Context(), id, api.RetryArrayRequest{Elements: []int{5}, Reason: "it had not begun"})
 	require.NoError(t, err)
-	require.Equal(t, 12, a.becomes(t, id, array.ArrayCompleted).Counts.Completed)
+	require.Equal(t, 12, a.becomes(t, id, api.ArrayCompleted).Counts.Completed)
 	tasks, _ := deliveries(t, id)
 	require.False(t, slices.ContainsFunc(tasks, func(task string) bool { return strings.Contains(task, array.Mark+"b") }),
 		"%v", tasks)
@@ -452,7 +451,7 @@ func TestArrayBeginsMoreThanTemporalTakesAtOnce(t *testing.T) {
 	id := a.submit(t, func(r *api.ArrayRequest) {
 		r.Count, r.Payload = 64, json.RawMessage(`"`+strings.Repeat("x", 200<<10)+`"`)
 	})
-	require.Equal(t, 64, a.becomes(t, id, array.ArrayCompleted).Counts.Completed)
+	require.Equal(t, 64, a.becomes(t, id, api.ArrayCompleted).Counts.Completed)
 }
 
 // Temporal keeps up to 100 events, of 2 MiB in all, for a workflow that is at work; with more it has the workflow begin
@@ -469,9 +468,9 @@ func TestArrayTakesABurstOfResults(t *testing.T) {
 		return strings.Repeat("x", 32<<10), nil
 	})
 	id := a.submit(t, func(r *api.ArrayRequest) {
-		r.Count, r.MaxParallel, r.RetrySafety = total, total, fleet.AtMostOnce
+		r.Count, r.MaxParallel, r.RetrySafety = total, total, api.AtMostOnce
 	})
-	require.Equal(t, total, a.becomes(t, id, array.ArrayCompleted).Counts.Completed)
+	require.Equal(t, total, a.becomes(t, id, api.ArrayCompleted).Counts.Completed)
 	require.Len(t, a.begins(), total)
 }
 
@@ -497,10 +496,10 @@ func TestAnArrayOfLargeResults(t *testing.T) {
 	var ending sync.WaitGroup
 	for _, one := range given {
 		ending.Go(func() {
-			r := protocol.Result{Token: one.Token, Attempt: one.Attempt, Outcome: fleet.AttemptCompleted, StartedAt: time.Now(),
+			r := protocol.Result{Token: one.Token, Attempt: one.Attempt, Outcome: api.AttemptCompleted, StartedAt: time.Now(),
 				EndedAt: time.Now()}
 			for _, e := range one.Elements {
-				r.Elements = append(r.Elements, fleet.ElementResult{Number: e.Number, Outcome: fleet.AttemptCompleted,
+				r.Elements = append(r.Elements, api.ElementResult{Number: e.Number, Outcome: api.AttemptCompleted,
 					Output: json.RawMessage(`"` + strings.Repeat("x", 256<<10-100) + `"`)})
 			}
 			status, text := w.end(t, w.session, one.TaskID, r)
@@ -511,10 +510,10 @@ func TestAnArrayOfLargeResults(t *testing.T) {
 	// On a busy machine the agent, which does not poll meanwhile, may be lost; another one then does the rest.
 	w.hangUp()
 	a.agent(t, newNetwork(), 10, func(context.Context, *agent.Task) (any, error) { return nil, nil })
-	got := a.becomes(t, id, array.ArrayFailed)
+	got := a.becomes(t, id, api.ArrayFailed)
 	require.Equal(t, 400, got.Counts.Failed+got.Counts.Completed)
 	require.Greater(t, got.Counts.Failed, 200)
-	for e, err := range a.Arrays.Elements(id, array.Failed).All(t.Context()) {
+	for e, err := range a.Arrays.Elements(id, api.ElementFailed).All(t.Context()) {
 		require.NoError(t, err)
 		require.Contains(t, e.Why, "lower max_parallel")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -20,7 +20,7 @@ const secret = "hunter2"
 func TestBadRequestsAreExplained(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	const tasks, register = "/api/v1/agents/tasks", protocol.RegisterPath
 	with := func(extra string) string { return `{"type":"echo","cluster":"` + cluster + `"` + extra + `}` }
 	agent := func(id, instance, cluster, extra string) string {
@@ -108,7 +108,7 @@ func TestForeignTokensAreRefused(t *testing.T) {
 	timing := plane.QuickTiming() // but these agents do not poll meanwhile
 	timing.WarningThreshold, timing.FailureThreshold = 30*time.Second, time.Minute
 	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	mine, other := newWireAgent(t, node.URL, cluster), newWireAgent(t, node.URL, cluster)
 	mine.register(t)
 	first := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "agent": mine.id})
@@ -156,7 +156,7 @@ func TestForeignTokensAreRefused(t *testing.T) {
 		status, text := w.agent.report(t, w.agent.session, w.a.TaskID, w.a.Attempt, w.a.Token)
 		require.Equal(t, http.StatusOK, status, text)
 		got := getTask(t, node.URL, w.a.TaskID, "20s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Len(t, got.Attempts, 1)
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/devserver"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -40,7 +39,7 @@ func waitBulk(t testing.TB, url, id string) api.Bulk {
 	require.Eventually(t, func() bool {
 		status, problem := call(t, http.MethodGet, url+bulkPath+"/"+id+"?wait=30s", nil, &got)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
-		return got.Status != fleet.BulkRunning
+		return got.Status != api.BulkRunning
 	}, patience, 10*time.Millisecond)
 	return got
 }
@@ -85,7 +84,7 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	g.Register(routes.API())
 	rest := httptest.NewServer(routes.Handler())
 	t.Cleanup(rest.Close)
-	require.NoError(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "c"}, {Name: "other"}}))
+	require.NoError(t, g.EnsureClusters(t.Context(), []api.ClusterConfig{{Name: "c"}, {Name: "other"}}))
 
 	const tasks = 300
 	ids := submitMany(t, rest.URL, tasks, map[string]any{"type": "x", "cluster": "c"})
@@ -118,20 +117,20 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	}
 	defer func() { stop() }()
 	got := waitBulk(t, rest.URL, bulk.ID)
-	require.Equal(t, fleet.BulkCompleted, got.Status, got.Why)
+	require.Equal(t, api.BulkCompleted, got.Status, got.Why)
 	require.Equal(t, []int{tasks, tasks, 0, 0}, []int{got.Matched, got.Done, got.Skipped, got.Failed}, "%+v",
 		got.Examples)
 	for _, i := range []int{0, 99, 100, 150, 299} {
-		require.Equal(t, fleet.TaskCancelled, getTask(t, rest.URL, ids[i], "10s").Status)
+		require.Equal(t, api.TaskCancelled, getTask(t, rest.URL, ids[i], "10s").Status)
 	}
 	require.Equal(t, "wrong input", getTask(t, rest.URL, ids[7], "0s").Why)
-	require.Equal(t, fleet.TaskQueued, getTask(t, rest.URL, bystander, "0s").Status)
+	require.Equal(t, api.TaskQueued, getTask(t, rest.URL, bystander, "0s").Status)
 }
 
 func TestBulkActions(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	var broken atomic.Bool
 	broken.Store(true)
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 4},
@@ -152,7 +151,7 @@ func TestBulkActions(t *testing.T) {
 	dead := submitMany(t, node.URL, 3, spec("disk", odd))
 	other := submitMany(t, node.URL, 2, spec("disk", map[string]string{"of": strings.ToLower(odd["of"])}))
 	for _, id := range slices.Concat(dead, other) {
-		waitTask(t, node.URL, id, fleet.TaskDeadLetter)
+		waitTask(t, node.URL, id, api.TaskDeadLetter)
 	}
 	broken.Store(false)
 	start := func(body map[string]any) api.Bulk {
@@ -179,19 +178,19 @@ func TestBulkActions(t *testing.T) {
 	require.Equal(t, []int{3, 3, 0, 0}, []int{got.Matched, got.Done, got.Skipped, got.Failed})
 	require.Equal(t, "disk is back", got.Reason)
 	for _, id := range dead {
-		waitTask(t, node.URL, id, fleet.TaskCompleted)
+		waitTask(t, node.URL, id, api.TaskCompleted)
 	}
 
 	t.Log("by ids: what has ended is skipped, what never was has failed, each with its reason")
 	got = waitBulk(t, node.URL, start(map[string]any{"action": "cancel", "reason": "x",
 		"filter": map[string]any{"ids": []string{other[0], dead[0], "nobody", dead[0]}}}).ID)
 	require.Equal(t, []int{3, 1, 1, 1}, []int{got.Matched, got.Done, got.Skipped, got.Failed})
-	require.ElementsMatch(t, []fleet.BulkExample{
-		{TaskID: dead[0], Outcome: fleet.BulkTaskSkipped, Reason: "the task has ended"},
-		{TaskID: "nobody", Outcome: fleet.BulkTaskFailed,
+	require.ElementsMatch(t, []api.BulkExample{
+		{TaskID: dead[0], Outcome: api.BulkTaskSkipped, Reason: "the task has ended"},
+		{TaskID: "nobody", Outcome: api.BulkTaskFailed,
 			Reason: "there is no task with this id, or its retention has ended"},
 	}, got.Examples)
-	require.Equal(t, fleet.TaskDeadLetter, getTask(t, node.URL, other[1], "0s").Status)
+	require.Equal(t, api.TaskDeadLetter, getTask(t, node.URL, other[1], "0s").Status)
 	refused := waitBulk(t, node.URL, start(map[string]any{"action": "review", "decision": "rerun", "reason": "x",
 		"filter": map[string]any{"ids": []string{other[1]}}}).ID)
 	require.Equal(t, []int{1, 0, 1, 0}, []int{refused.Matched, refused.Done, refused.Skipped, refused.Failed})
@@ -204,7 +203,7 @@ func TestBulkActions(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, node.URL+bulkPath, nil, &list)
 		return status == http.StatusOK && slices.ContainsFunc(list.Bulks,
-			func(b api.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == fleet.BulkReview })
+			func(b api.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == api.BulkReview })
 	}, patience, 50*time.Millisecond)
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	sdkworker "go.temporal.io/sdk/worker"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -26,7 +27,7 @@ func TestACrowdedClusterTellsManyHubs(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	const hubs, each, batch = 10, 400, 100
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, MaxAgents: fleet.MaxMembers})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive, MaxAgents: api.MaxMembers})
 	temporal, workflowID := plane.Temporal(t), contract.ClusterWorkflowID(b.cluster)
 	random := rand.New(rand.NewPCG(1, 2))
 	text := func(n int) string {

@@ -15,21 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 func TestTaskRunsOnAnAgent(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
 	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 2},
 		map[string]agent.Handler{"echo": echo})
 
 	task := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "payload": map[string]any{"n": 1}})
 	got := getTask(t, node.URL, task, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.JSONEq(t, `{"n":1}`, string(got.Result))
 	require.Len(t, got.Attempts, 1)
 	require.Equal(t, id, got.Attempts[0].AgentID)
@@ -46,7 +46,7 @@ func TestTaskRunsOnAnAgent(t *testing.T) {
 func TestPayloadOfManyEscapesIsDelivered(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	size := func(_ context.Context, task *agent.Task) (any, error) {
 		var text string
 		err := task.Decode(&text)
@@ -54,20 +54,20 @@ func TestPayloadOfManyEscapesIsDelivered(t *testing.T) {
 	}
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{"size": size})
-	const length = fleet.MaxPayloadBytes - 100
+	const length = api.MaxPayloadBytes - 100
 	var submitted task
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks",
 		`{"type":"size","cluster":"`+cluster+`","payload":"`+strings.Repeat("<", length)+`"}`, &submitted)
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
 	got := getTask(t, node.URL, submitted.ID, "30s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.Equal(t, strconv.Itoa(length), string(got.Result))
 }
 
 func TestBatchRunsOnceEach(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	var mu sync.Mutex
 	begun := map[string]int{}
 	count := func(_ context.Context, task *agent.Task) (any, error) {
@@ -89,7 +89,7 @@ func TestBatchRunsOnceEach(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
 	require.Len(t, answer.Tasks, 100)
 	for _, submitted := range answer.Tasks {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, submitted.ID, "30s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, node.URL, submitted.ID, "30s").Status)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -102,7 +102,7 @@ func TestBatchRunsOnceEach(t *testing.T) {
 func TestFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	var calls atomic.Int64
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{
@@ -120,18 +120,18 @@ func TestFailureIsTriedAgain(t *testing.T) {
 	flaky := submit(t, node.URL, map[string]any{"type": "flaky", "cluster": cluster, "retry": quick})
 	broken := submit(t, node.URL, map[string]any{"type": "broken", "cluster": cluster, "retry": quick})
 	got := getTask(t, node.URL, flaky, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.Len(t, got.Attempts, 3)
 	require.Equal(t, "not yet: 1", got.Attempts[0].Reason)
 	got = getTask(t, node.URL, broken, "20s")
-	require.Equal(t, fleet.TaskFailed, got.Status)
+	require.Equal(t, api.TaskFailed, got.Status)
 	require.Contains(t, got.Why, "bad input")
 }
 
 func TestDeadLetterIsRetriedByHand(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	var healed atomic.Bool
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{
@@ -144,17 +144,17 @@ func TestDeadLetterIsRetriedByHand(t *testing.T) {
 		})
 	id := submit(t, node.URL, map[string]any{"type": "disk", "cluster": cluster,
 		"retry": map[string]any{"max_attempts": 1}})
-	require.Contains(t, waitTask(t, node.URL, id, fleet.TaskDeadLetter).Why, "disk full")
+	require.Contains(t, waitTask(t, node.URL, id, api.TaskDeadLetter).Why, "disk full")
 	healed.Store(true)
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/retry", map[string]any{}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, id, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, node.URL, id, "20s").Status)
 }
 
 func TestCancelStopsTheHandler(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	begun, stopped := make(chan struct{}), make(chan struct{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{
@@ -175,13 +175,13 @@ func TestCancelStopsTheHandler(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the handler's context was not cancelled")
 	}
-	require.Equal(t, fleet.TaskCancelled, getTask(t, node.URL, id, "20s").Status)
+	require.Equal(t, api.TaskCancelled, getTask(t, node.URL, id, "20s").Status)
 }
 
 func TestCapabilitiesAndPinning(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	plain, gpu := plane.UniqueID("plain"), plane.UniqueID("gpu")
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plain, Slots: 2},
 		map[string]agent.Handler{"echo": echo})
@@ -192,10 +192,10 @@ func TestCapabilitiesAndPinning(t *testing.T) {
 			"required_capabilities": []string{"gpu"}})
 		pinned := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "agent": plain})
 		got := getTask(t, node.URL, needs, "20s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Equal(t, gpu, got.Attempts[len(got.Attempts)-1].AgentID)
 		got = getTask(t, node.URL, pinned, "20s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Equal(t, plain, got.Attempts[len(got.Attempts)-1].AgentID)
 	}
 }

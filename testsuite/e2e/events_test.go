@@ -19,7 +19,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -83,7 +82,7 @@ func (l *listening) list() []api.CloudEvent {
 
 // line is an event in short: its type without the prefix, and its subject.
 func line(e *api.CloudEvent) string {
-	return strings.TrimPrefix(string(e.Type), fleet.EventPrefix) + " " + e.Subject
+	return strings.TrimPrefix(string(e.Type), api.EventPrefix) + " " + e.Subject
 }
 
 func (l *listening) lines() []string {
@@ -156,7 +155,7 @@ func (l *listening) inOrder(t *testing.T, want ...string) {
 
 func TestEventsOfAKillComeInOrder(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	l := listen(t, b.node, url.Values{"cluster": {b.cluster}}, "")
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, first)
@@ -185,7 +184,7 @@ func TestEventsOfAKillComeInOrder(t *testing.T) {
 func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.finish.Store(true)
 	name := plane.UniqueID("a")
 	b.agent(t, name)
@@ -196,7 +195,7 @@ func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 	last := l.leave()
 
 	second := b.submit(t, nil)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, second, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, second, "20s").Status)
 	other := plane.NewNode(t, plane.NodeOptions{})
 	l = listen(t, other, query, last)
 	l.await(t, "task.completed tasks/"+second)
@@ -211,7 +210,7 @@ func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 			!strings.Contains(e.Data.Reason, other.Hub.ID()) {
 			continue // of another test, which has ended
 		}
-		require.NotEqual(t, fleet.EventGap, e.Type, "nothing is missing: %s", e.Data.Reason)
+		require.NotEqual(t, api.EventGap, e.Type, "nothing is missing: %s", e.Data.Reason)
 	}
 	require.Zero(t, seen[first+".running"])
 	other.Stop()
@@ -219,7 +218,7 @@ func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 	last = l.leave()
 
 	fourth := b.submit(t, nil)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, fourth, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, fourth, "20s").Status)
 	l = listen(t, b.node, query, last)
 	l.await(t, "task.completed tasks/"+fourth)
 	l.inOrder(t, "task.running tasks/"+fourth, "task.completed tasks/"+fourth)
@@ -228,7 +227,7 @@ func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 // TestEventsOfDecidedTasks: what visibility tells reaches listeners too.
 func TestEventsOfDecidedTasks(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	l := listen(t, b.node, url.Values{"cluster": {b.cluster}, "type": {"task"}, "tenant": {"film"}}, "")
 	other := b.submit(t, map[string]any{"tenant": "other"})
 	once := b.submit(t, map[string]any{"tenant": "film", "retry_safety": "at_most_once"})
@@ -257,7 +256,7 @@ func TestEventsOfDecidedTasks(t *testing.T) {
 func TestOtherNamesOfEvents(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster, id := node.EnsureCluster(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+	cluster, id := node.EnsureCluster(t, api.ClusterConfig{}), plane.UniqueID("a")
 	c, err := client.New(client.Options{URL: node.URL})
 	require.NoError(t, err)
 	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8},
@@ -276,13 +275,13 @@ func TestOtherNamesOfEvents(t *testing.T) {
 		"model": `{"messages":[{"role":"user","content":"x"}],"route":{"provider":"p","model":"m"}}`}
 	subject := map[string]string{}
 	for _, kind := range []string{"echo", "model", "mcp-tool", "fails", "dies"} {
-		task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: kind, Cluster: cluster,
-			Payload: json.RawMessage(payloads[kind]), Retry: fleet.RetryPolicy{MaxAttempts: 1}}})
+		task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: kind, Cluster: cluster,
+			Payload: json.RawMessage(payloads[kind]), Retry: api.RetryPolicy{MaxAttempts: 1}}})
 		require.NoError(t, err)
 		subject[kind] = " tasks/" + task.ID
 	}
-	bad, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "mcp-tool", Cluster: cluster,
-		Payload: json.RawMessage(`{"server":"s","tool":"bad"}`), Retry: fleet.RetryPolicy{MaxAttempts: 1}}})
+	bad, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "mcp-tool", Cluster: cluster,
+		Payload: json.RawMessage(`{"server":"s","tool":"bad"}`), Retry: api.RetryPolicy{MaxAttempts: 1}}})
 	require.NoError(t, err)
 	subject["bad"] = " tasks/" + bad.ID
 	run := (&runsOf{Client: c, cluster: cluster}).start(t, "", "  a: {task: {type: echo, payload: {}}, "+
@@ -326,7 +325,7 @@ func TestOtherNamesOfEvents(t *testing.T) {
 func TestEventsComeSoon(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{Brake: fleet.BrakePolicy{MinLost: 1000}})
+	b := newBench(t, api.ClusterConfig{Brake: api.BrakePolicy{MinLost: 1000}})
 	b.finish.Store(true)
 	_, _ = b.agent(t, plane.UniqueID("stays"))
 	l := listen(t, b.node, url.Values{"cluster": {b.cluster}}, "")
@@ -341,8 +340,8 @@ func TestEventsComeSoon(t *testing.T) {
 		wire.cut()
 		l.await(t, "agent.lost agents/"+name)
 	}
-	for _, kind := range []fleet.EventType{fleet.EventTaskRunning, fleet.EventTaskCompleted, fleet.EventAgentJoined,
-		fleet.EventAgentSuspect, fleet.EventAgentLost, fleet.EventFailoverStarted, fleet.EventFailoverEnded} {
+	for _, kind := range []api.EventType{api.EventTaskRunning, api.EventTaskCompleted, api.EventAgentJoined,
+		api.EventAgentSuspect, api.EventAgentLost, api.EventFailoverStarted, api.EventFailoverEnded} {
 		took := l.delays(kind)
 		require.NotEmpty(t, took, kind)
 		slices.Sort(took)
@@ -353,7 +352,7 @@ func TestEventsComeSoon(t *testing.T) {
 }
 
 // delays are how long the events of a type took to the listener.
-func (l *listening) delays(kind fleet.EventType) []time.Duration {
+func (l *listening) delays(kind api.EventType) []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var list []time.Duration

@@ -37,9 +37,9 @@ type entry struct {
 	at          time.Time
 }
 
-func newBench(t *testing.T, config fleet.ClusterConfig) *bench {
+func newBench(t *testing.T, config api.ClusterConfig) *bench {
 	t.Helper()
-	config.RoleLease = fleet.Duration(1250 * time.Millisecond)
+	config.RoleLease = api.Duration(1250 * time.Millisecond)
 	b := &bench{node: plane.NewNode(t, plane.NodeOptions{})}
 	b.cluster = b.node.EnsureCluster(t, config)
 	return b
@@ -125,22 +125,22 @@ func (b *bench) view(t *testing.T) *contract.ClusterView {
 }
 
 // failover waits for the record of an agent's failover.
-func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.FailoverRecord {
+func (b *bench) failover(t *testing.T, agentID string, epoch int64) api.FailoverRecord {
 	t.Helper()
 	c := plane.Temporal(t)
-	var record fleet.FailoverRecord
+	var record api.FailoverRecord
 	require.Eventually(t, func() bool {
 		id := contract.FailoverID(b.cluster, agentID, epoch)
 		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(id), "",
 			contract.FailoverQuery.Name)
-		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
+		return err == nil && value.Get(&record) == nil && record.Status != api.FailoverRunning
 	}, patience, 20*time.Millisecond, "failover of %s", agentID)
 	return record
 }
 
 func TestLostAgentsWorkMoves(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, first)
 	id := b.submit(t, nil)
@@ -150,38 +150,38 @@ func TestLostAgentsWorkMoves(t *testing.T) {
 	require.Equal(t, second, b.waitBegins(t, id, 2)[1].agent)
 	b.finish.Store(true)
 	got := getTask(t, b.node.URL, id, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.Len(t, got.Attempts, 2)
-	require.Equal(t, fleet.AttemptLost, got.Attempts[0].Outcome)
+	require.Equal(t, api.AttemptLost, got.Attempts[0].Outcome)
 	require.Equal(t, first, got.Attempts[0].AgentID)
 	require.Equal(t, second, got.Attempts[1].AgentID)
 	require.JSONEq(t, fmt.Sprintf("%q", second), string(got.Result))
 
 	record := b.failover(t, first, got.Attempts[0].Epoch)
-	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, api.FailoverSucceeded, record.Status, record.Error)
 	require.Empty(t, record.TargetAgentID, "no role moved")
 	require.Equal(t, record.Transfers[0].At, record.ResumedAt)
 	require.Equal(t, 1, record.TasksTransferred)
-	require.Equal(t, fleet.Transfer{TaskID: id, From: first, To: second, Epoch: got.Attempts[1].Epoch, RetryCount: 1,
+	require.Equal(t, api.Transfer{TaskID: id, From: first, To: second, Epoch: got.Attempts[1].Epoch, RetryCount: 1,
 		Status: record.Transfers[0].Status, Why: record.Transfers[0].Why, At: record.Transfers[0].At}, record.Transfers[0])
 	require.Contains(t, record.Transfers[0].Why, "connection closed")
 
 	t.Log("the lost agent comes back and its late result counts for nothing")
 	wire.heal()
-	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == fleet.AgentOnline }, patience,
+	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == api.AgentOnline }, patience,
 		20*time.Millisecond)
 	require.JSONEq(t, fmt.Sprintf("%q", second), string(getTask(t, b.node.URL, id, "0s").Result))
 }
 
 func TestNoTargetAvailable(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	only, later := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, only)
 	id := b.submit(t, nil)
 	b.waitBegins(t, id, 1)
 	wire.cut()
-	require.Equal(t, fleet.FailoverNoTarget, b.failover(t, only, 1).Status)
+	require.Equal(t, api.FailoverNoTarget, b.failover(t, only, 1).Status)
 	b.agent(t, later)
 	require.Equal(t, later, b.waitBegins(t, id, 2)[1].agent, "the work waited in its lane")
 	require.Eventually(t, func() bool {
@@ -192,7 +192,7 @@ func TestNoTargetAvailable(t *testing.T) {
 
 func TestFencedWorkNeverRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	_, wire := b.agent(t, plane.UniqueID("a"))
 	id := b.submit(t, map[string]any{"retry_safety": "fenced"})
 	b.waitBegins(t, id, 1)
@@ -207,30 +207,30 @@ func TestFencedWorkNeverRunsTwiceAtOnce(t *testing.T) {
 
 func TestAtMostOnceGoesToReview(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	_, wire := b.agent(t, plane.UniqueID("a"))
 	id := b.submit(t, map[string]any{"retry_safety": "at_most_once"})
 	b.waitBegins(t, id, 1)
 	b.agent(t, plane.UniqueID("b"))
 	wire.cut()
-	require.Contains(t, waitTask(t, b.node.URL, id, fleet.TaskReview).Why, "decide")
+	require.Contains(t, waitTask(t, b.node.URL, id, api.TaskReview).Why, "decide")
 	require.Len(t, b.begins(id), 1)
 	status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+id+"/review",
 		map[string]any{"decision": "completed", "result": 7}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	got := getTask(t, b.node.URL, id, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status)
+	require.Equal(t, api.TaskCompleted, got.Status)
 	require.JSONEq(t, "7", string(got.Result))
 }
 
 // An agent that is back within the disconnect grace of its work goes on with it.
 func TestWorkWaitsForItsAgent(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{TaskDefaults: fleet.TaskDefaults{DisconnectGrace: new(fleet.Duration(patience))}})
+	b := newBench(t, api.ClusterConfig{TaskDefaults: api.TaskDefaults{DisconnectGrace: new(api.Duration(patience))}})
 	a := plane.UniqueID("a")
 	_, wire := b.agent(t, a)
 	var ids []string
-	for _, safety := range []fleet.RetrySafety{fleet.AtMostOnce, fleet.Unmarked} {
+	for _, safety := range []api.RetrySafety{api.AtMostOnce, api.Unmarked} {
 		ids = append(ids, b.submit(t, map[string]any{"retry_safety": safety}))
 	}
 	for _, id := range ids {
@@ -241,11 +241,11 @@ func TestWorkWaitsForItsAgent(t *testing.T) {
 	require.Eventually(t, func() bool { return time.Now().Before(b.view(t).Member(a).AwaitedUntil) }, patience,
 		5*time.Millisecond)
 	wire.heal()
-	b.agentIs(t, a, fleet.AgentOnline)
+	b.agentIs(t, a, api.AgentOnline)
 	b.finish.Store(true)
 	for _, id := range ids {
 		got := getTask(t, b.node.URL, id, "20s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Len(t, got.Attempts, 1)
 		require.Len(t, b.begins(id), 1)
 	}
@@ -253,7 +253,7 @@ func TestWorkWaitsForItsAgent(t *testing.T) {
 
 func TestOneLeaderServes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	leader, standby := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, leader)
 	require.Eventually(t, func() bool { return b.view(t).Leader == leader }, patience, 10*time.Millisecond)
@@ -277,18 +277,18 @@ func TestOneLeaderServes(t *testing.T) {
 	require.Equal(t, standby, view.Leader)
 	require.Greater(t, view.LeaderEpoch, before)
 	record := b.failover(t, leader, view.Member(leader).Epoch)
-	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, api.FailoverSucceeded, record.Status, record.Error)
 	require.Equal(t, standby, record.Promoted)
 
 	t.Log("the old leader comes back as a standby")
 	wire.heal()
-	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == fleet.RoleStandby }, patience,
+	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == api.RoleStandby }, patience,
 		20*time.Millisecond)
 }
 
 func TestShardsMoveWithTheirOwner(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 6})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 6})
 	b.finish.Store(true)
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	b.agent(t, first)
@@ -301,7 +301,7 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 		key := fmt.Sprintf("key-%d", i)
 		id := b.submit(t, map[string]any{"shard_key": key})
 		got := getTask(t, b.node.URL, id, "20s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Equal(t, view.Shards[fleet.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
 	}
 	wire.cut()
@@ -309,13 +309,13 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 		"the shards move")
 	for i := range 12 {
 		id := b.submit(t, map[string]any{"shard_key": fmt.Sprintf("key-%d", i)})
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 	}
 }
 
 func TestGracefulStopMovesAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	leader, standby := plane.UniqueID("a"), plane.UniqueID("b")
 	r, _ := b.agent(t, leader)
 	b.agent(t, standby)
@@ -328,7 +328,7 @@ func TestGracefulStopMovesAtOnce(t *testing.T) {
 
 func TestSecondProcessFencesTheFirst(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
 	first, _ := b.agent(t, id)
 	task := b.submit(t, nil)
@@ -347,7 +347,7 @@ func TestSecondProcessFencesTheFirst(t *testing.T) {
 // The older process is fenced also where its hub has no other agent of the cluster, and so would hear of nothing.
 func TestSecondProcessFencesTheFirstAtAnotherHub(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
 	first, _ := b.agent(t, id)
 	old := b.node
@@ -379,7 +379,7 @@ func (b *bench) rawSignal(t *testing.T, encoding, text string) {
 
 func TestManualFailoverBySignal(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	from, other, target := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
 	b.agent(t, from)
 	id := b.submit(t, nil)
@@ -401,22 +401,22 @@ func TestManualFailoverBySignal(t *testing.T) {
 	require.Equal(t, target, b.waitBegins(t, id, 2)[1].agent)
 	require.False(t, b.of(&b.ended, id)[0].at.After(b.begins(id)[1].at), "the old attempt stopped first")
 	record := b.failover(t, from, b.view(t).Member(from).Epoch)
-	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
-	require.Equal(t, fleet.TriggerManual, record.Trigger)
+	require.Equal(t, api.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, api.TriggerManual, record.Trigger)
 	require.Equal(t, "disk is failing", record.Reason)
 	require.Len(t, record.Transfers, 2)
-	require.Equal(t, fleet.TaskReview, waitTask(t, b.node.URL, once, fleet.TaskReview).Status)
-	require.Equal(t, fleet.AgentOnline, b.view(t).Member(from).Status, "the agent goes on")
+	require.Equal(t, api.TaskReview, waitTask(t, b.node.URL, once, api.TaskReview).Status)
+	require.Equal(t, api.AgentOnline, b.view(t).Member(from).Status, "the agent goes on")
 
 	unknown := plane.UniqueID("z")
 	b.rawSignal(t, "json/plain", fmt.Sprintf(`{"agent_id": %q}`, unknown))
-	require.Equal(t, fleet.FailoverNotInCluster, b.failover(t, unknown, 0).Status)
+	require.Equal(t, api.FailoverNotInCluster, b.failover(t, unknown, 0).Status)
 }
 
 // Work goes to the target that a person named, also when another hub takes it from the lane.
 func TestManualFailoverReachesItsTargetAtAnotherHub(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	from, target := plane.UniqueID("a"), plane.UniqueID("b")
 	b.agent(t, from)
 	var tasks []string
@@ -438,14 +438,14 @@ func TestManualFailoverReachesItsTargetAtAnotherHub(t *testing.T) {
 		require.Equal(t, target, b.waitBegins(t, id, 2)[1].agent)
 	}
 	record := b.failover(t, from, b.view(t).Member(from).Epoch)
-	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, api.FailoverSucceeded, record.Status, record.Error)
 	require.Equal(t, target, record.TargetAgentID)
 	require.Equal(t, "4 of 4 tasks", fleet.MovedBy(&record))
 }
 
 func TestMassLossBrake(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	var wires []*network
 	var tasks, agents []string
 	for range 4 {
@@ -464,7 +464,7 @@ func TestMassLossBrake(t *testing.T) {
 		n := 0
 		view := b.view(t)
 		for _, id := range agents[:3] {
-			if m := view.Member(id); m.Status == fleet.AgentSuspect {
+			if m := view.Member(id); m.Status == api.AgentSuspect {
 				require.Contains(t, m.StatusReason, "mass-loss brake")
 				n++
 			}
@@ -482,17 +482,17 @@ func TestMassLossBrake(t *testing.T) {
 	wires[0].heal()
 	wires[1].heal()
 	require.Eventually(t, func() bool {
-		return b.view(t).Member(agents[0]).Status == fleet.AgentOnline &&
-			b.view(t).Member(agents[1]).Status == fleet.AgentOnline
+		return b.view(t).Member(agents[0]).Status == api.AgentOnline &&
+			b.view(t).Member(agents[1]).Status == api.AgentOnline
 	}, patience, 10*time.Millisecond)
 	t.Log("the one that is still away is given up: one of four is no mass loss")
-	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == fleet.AgentOffline },
+	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == api.AgentOffline },
 		patience, 10*time.Millisecond)
 	require.Empty(t, b.ask(t, http.MethodGet, "", nil).BrakeHolds)
 	wires[2].heal()
 	b.finish.Store(true)
 	for i, id := range tasks {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 		if i < 2 || i == 3 {
 			require.Len(t, b.begins(id), 1, "nothing was run again")
 		}
@@ -502,7 +502,7 @@ func TestMassLossBrake(t *testing.T) {
 // Two of the three agents of each of two hubs vanish: too few for either hub to tell, and two thirds of the cluster.
 func TestMassLossBrakeKnowsAllHubs(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	nodes := []*plane.Node{b.node, plane.NewNode(t, plane.NodeOptions{})}
 	wires := make([][]*network, len(nodes))
 	var agents, tasks []string // of the second hub
@@ -530,7 +530,7 @@ func TestMassLossBrakeKnowsAllHubs(t *testing.T) {
 	vanish(1)
 	held := func() bool {
 		view := b.view(t)
-		return view.Member(agents[0]).Status == fleet.AgentSuspect && view.Member(agents[1]).Status == fleet.AgentSuspect
+		return view.Member(agents[0]).Status == api.AgentSuspect && view.Member(agents[1]).Status == api.AgentSuspect
 	}
 	require.Eventually(t, held, patience, 10*time.Millisecond)
 	require.Contains(t, b.view(t).Member(agents[0]).StatusReason, "mass-loss brake: too many agents of all hubs")
@@ -546,14 +546,14 @@ func TestMassLossBrakeKnowsAllHubs(t *testing.T) {
 	require.Eventually(t, func() bool { return len(b.view(t).BrakeHolds) == 0 }, patience, 10*time.Millisecond)
 	b.finish.Store(true)
 	for _, id := range tasks {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 		require.Len(t, b.begins(id), 1, "nothing was run again")
 	}
 }
 
 func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	var wires []*network
 	for range 3 {
 		agent := plane.UniqueID("a")
@@ -569,7 +569,7 @@ func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n := 0
 		for _, m := range b.view(t).Members {
-			if m.Status == fleet.AgentSuspect {
+			if m.Status == api.AgentSuspect {
 				n++
 			}
 		}
@@ -585,7 +585,7 @@ func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
 
 func TestHubRestartRunsNothingAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	for range 3 {
 		b.agent(t, plane.UniqueID("a"))
 	}
@@ -602,7 +602,7 @@ func TestHubRestartRunsNothingAgain(t *testing.T) {
 	b.finish.Store(true)
 	for _, id := range tasks {
 		got := getTask(t, b.node.URL, id, "30s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Len(t, b.begins(id), 1, "nothing was run again")
 	}
 }
@@ -610,7 +610,7 @@ func TestHubRestartRunsNothingAgain(t *testing.T) {
 // An agent that died while its hub was down is noticed by the hub's next process.
 func TestAgentThatDiedWithItsHub(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	alive, dead := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, dead)
 	id := b.submit(t, nil)
@@ -624,11 +624,11 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 	b.node.Stop()
 	wire.cut()
 	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == fleet.AgentOffline }, patience,
+	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == api.AgentOffline }, patience,
 		20*time.Millisecond)
 	require.Contains(t, b.view(t).Member(dead).StatusReason, "hub restarted")
-	require.Equal(t, fleet.AgentOnline, b.view(t).Member(alive).Status)
-	started := b.event(t, fleet.EventFailoverStarted)
+	require.Equal(t, api.AgentOnline, b.view(t).Member(alive).Status)
+	started := b.event(t, api.EventFailoverStarted)
 	require.Equal(t, dead, started.AgentID)
 	require.Equal(t, 1, started.Of, "its failover watches the task that it had")
 }
@@ -636,15 +636,15 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 // An agent that holds its connection and is silent has the status warning before it is lost.
 func TestSilentAgentHasAWarning(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	w := newWireAgent(t, b.node.URL, b.cluster)
 	w.register(t)
 	require.Eventually(t, func() bool {
 		var a api.Agent
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+w.id, nil, &a)
-		return status == http.StatusOK && a.Status == fleet.AgentWarning
+		return status == http.StatusOK && a.Status == api.AgentWarning
 	}, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return b.view(t).Member(w.id).Status == fleet.AgentOffline }, patience,
+	require.Eventually(t, func() bool { return b.view(t).Member(w.id).Status == api.AgentOffline }, patience,
 		20*time.Millisecond)
 }
 
@@ -652,7 +652,7 @@ func TestSilentAgentHasAWarning(t *testing.T) {
 // agents that are left go on with other work.
 func TestPoisonTaskIsADeadLetter(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.finish.Store(true)
 	for range 5 {
 		id, n := plane.UniqueID("a"), newNetwork()
@@ -667,24 +667,24 @@ func TestPoisonTaskIsADeadLetter(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return b.view(t).HealthyCount() == 5 }, patience, 10*time.Millisecond)
 	id := submit(t, b.node.URL, map[string]any{"type": "poison", "cluster": b.cluster})
-	dead := waitTask(t, b.node.URL, id, fleet.TaskDeadLetter)
+	dead := waitTask(t, b.node.URL, id, api.TaskDeadLetter)
 	require.Contains(t, dead.Why, "lost with its agent 4 times, 3 are allowed")
 	agents := map[string]bool{}
 	for _, a := range dead.Attempts {
-		if a.Outcome == fleet.AttemptLost {
+		if a.Outcome == api.AttemptLost {
 			agents[a.AgentID] = true
 		}
 	}
 	require.Len(t, agents, 4)
 	require.Empty(t, b.view(t).BrakeHolds)
 	other := b.submit(t, nil)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, other, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, other, "20s").Status)
 }
 
 // The target of a failover dies under the work that it has just got: the work goes on to the next agent.
 func TestFailoverTargetDiesUnderTheLoad(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	from, target, last := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
 	_, first := b.agent(t, from)
 	var tasks []string
@@ -706,7 +706,7 @@ func TestFailoverTargetDiesUnderTheLoad(t *testing.T) {
 	}
 	b.finish.Store(true)
 	for _, id := range tasks {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 	}
 	for _, lost := range []string{from, target} {
 		record := b.failover(t, lost, b.view(t).Member(lost).Epoch)
@@ -716,7 +716,7 @@ func TestFailoverTargetDiesUnderTheLoad(t *testing.T) {
 }
 
 // event waits for the cluster's first event of a type.
-func (b *bench) event(t *testing.T, kind fleet.EventType) fleet.Event {
+func (b *bench) event(t *testing.T, kind api.EventType) fleet.Event {
 	t.Helper()
 	var found fleet.Event
 	require.Eventually(t, func() bool {
@@ -735,7 +735,7 @@ func (b *bench) event(t *testing.T, kind fleet.EventType) fleet.Event {
 // Work that was lost with its agent does not wait again behind what was queued after it.
 func TestMovedWorkGoesAheadOfTheBacklog(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, first) // four slots
 	var running, backlog []string
@@ -751,7 +751,7 @@ func TestMovedWorkGoesAheadOfTheBacklog(t *testing.T) {
 	for _, id := range running {
 		require.Eventually(t, func() bool {
 			return len(getTask(t, b.node.URL, id, "0s").Attempts) >= 1 &&
-				getTask(t, b.node.URL, id, "0s").Status == fleet.TaskQueued
+				getTask(t, b.node.URL, id, "0s").Status == api.TaskQueued
 		},
 			patience, 10*time.Millisecond)
 	}

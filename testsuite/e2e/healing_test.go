@@ -19,24 +19,23 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
 )
 
 // quickHealing acts on what is wrong for a second.
-func quickHealing() fleet.HealingPolicy {
-	return fleet.HealingPolicy{Patience: fleet.Duration(time.Second), RestoreAfter: fleet.Duration(time.Second)}
+func quickHealing() api.HealingPolicy {
+	return api.HealingPolicy{Patience: api.Duration(time.Second), RestoreAfter: api.Duration(time.Second)}
 }
 
 // heal runs a cycle for the bench's cluster. A cycle that is not over when the gateway answers is followed by another.
-func (b *bench) heal(t *testing.T, request map[string]any) fleet.HealingCycleRecord {
+func (b *bench) heal(t *testing.T, request map[string]any) api.HealingCycleRecord {
 	t.Helper()
 	if request == nil {
 		request = map[string]any{}
 	}
 	request["cluster"] = b.cluster
-	var record fleet.HealingCycleRecord
+	var record api.HealingCycleRecord
 	require.True(t, waitsEvery(t, 200*time.Millisecond, func() bool {
 		status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/trigger", request, &record)
 		require.Contains(t, []int{http.StatusOK, http.StatusAccepted}, status, "%+v", p)
@@ -49,10 +48,10 @@ func (b *bench) heal(t *testing.T, request map[string]any) fleet.HealingCycleRec
 // healUntil runs cycles until one decides something about a target. On a slow machine one whose answer nobody waited
 // for may have acted.
 func (b *bench) healUntil(
-	t *testing.T, request map[string]any, kind fleet.HealingType, target string, verdict fleet.HealingVerdict,
-) fleet.HealingDecision {
+	t *testing.T, request map[string]any, kind api.HealingType, target string, verdict api.HealingVerdict,
+) api.HealingDecision {
 	t.Helper()
-	var found fleet.HealingDecision
+	var found api.HealingDecision
 	require.True(t, waitsEvery(t, 200*time.Millisecond, func() bool {
 		for _, d := range b.heal(t, request).Decisions {
 			if d.Type == kind && d.TargetID == target && d.Verdict == verdict {
@@ -60,10 +59,10 @@ func (b *bench) healUntil(
 				return true
 			}
 		}
-		if verdict == fleet.HealAct {
+		if verdict == api.HealAct {
 			for _, a := range b.healingActions(t, kind, "") {
-				if a.TargetID == target && a.Status != fleet.HealingSkipped {
-					found = fleet.HealingDecision{Type: kind, TargetID: target, Reason: a.Reason, Facts: a.Facts, Verdict: verdict}
+				if a.TargetID == target && a.Status != api.HealingSkipped {
+					found = api.HealingDecision{Type: kind, TargetID: target, Reason: a.Reason, Facts: a.Facts, Verdict: verdict}
 					return true
 				}
 			}
@@ -81,10 +80,10 @@ func (b *bench) healingStatus(t *testing.T) (s api.HealingStatus, ok bool) {
 
 // healed waits for the record of an action.
 func (b *bench) healed(
-	t *testing.T, kind fleet.HealingType, target string, status fleet.HealingStatus,
-) fleet.HealingRecord {
+	t *testing.T, kind api.HealingType, target string, status api.HealingOutcome,
+) api.HealingRecord {
 	t.Helper()
-	var found fleet.HealingRecord
+	var found api.HealingRecord
 	require.Eventually(t, func() bool {
 		for _, a := range b.healingActions(t, kind, status) {
 			if a.TargetID == target {
@@ -97,14 +96,14 @@ func (b *bench) healed(
 }
 
 // healingActions are the cluster's actions of a kind, with a status if one is given.
-func (b *bench) healingActions(t *testing.T, kind fleet.HealingType, status fleet.HealingStatus) []fleet.HealingRecord {
+func (b *bench) healingActions(t *testing.T, kind api.HealingType, status api.HealingOutcome) []api.HealingRecord {
 	t.Helper()
 	query := url.Values{"cluster": {b.cluster}, "type": {string(kind)}}
 	if status != "" {
 		query.Set("status", string(status))
 	}
 	var list struct {
-		Actions []fleet.HealingRecord `json:"actions"`
+		Actions []api.HealingRecord `json:"actions"`
 	}
 	call(t, http.MethodGet, b.node.URL+"/api/v1/agents/healing/actions?"+query.Encode(), nil, &list)
 	return list.Actions
@@ -113,7 +112,7 @@ func (b *bench) healingActions(t *testing.T, kind fleet.HealingType, status flee
 func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b := newBench(t, api.ClusterConfig{SelfHealing: quickHealing()})
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
 	held, _ := b.agent(t, ill)
 	old := b.submit(t, nil)
@@ -122,80 +121,80 @@ func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	require.Empty(t, b.heal(t, nil).Decisions, "nothing is wrong")
 
 	held.own.ReportHealth(0.45, "disk errors")
-	planned := b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
+	planned := b.healUntil(t, map[string]any{"dry_run": true}, api.HealDrain, ill, api.HealPlan)
 	require.Contains(t, planned.Reason, "disk errors")
-	require.Equal(t, fleet.HealthDegraded, planned.Facts.Level)
-	b.agentIs(t, ill, fleet.AgentOnline)
+	require.Equal(t, api.HealthDegraded, planned.Facts.Level)
+	b.agentIs(t, ill, api.AgentOnline)
 
 	l := listen(t, b.node, url.Values{"cluster": {b.cluster}, "type": {"healing"}}, "")
-	b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealAct)
-	b.agentIs(t, ill, fleet.AgentDraining)
+	b.healUntil(t, nil, api.HealDrain, ill, api.HealAct)
+	b.agentIs(t, ill, api.AgentDraining)
 	require.Equal(t, "running", l.await(t, "healing.action agents/"+ill).Data.Outcome, "its begin is announced")
 	require.Empty(t, b.heal(t, nil).Decisions, "it is in hand")
 	b.finish.Store(true)
-	done := b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
+	done := b.healed(t, api.HealDrain, ill, api.HealingSucceeded)
 	require.True(t, waits(t, func() bool { return len(l.all("healing.action agents/"+ill)) == 2 }),
 		"and its end; the plan is not: %v", l.lines())
 	last := l.all("healing.action agents/" + ill)[1].Data
 	require.Equal(t, []string{done.ID, ill, "succeeded"}, []string{last.ID, last.AgentID, last.Outcome})
 	require.Contains(t, done.Outcome, "1 of its tasks finished, 0 were moved")
 	require.Contains(t, done.Ref, "drain "+b.cluster+":healing-")
-	b.agentIs(t, ill, fleet.AgentMaintenance)
+	b.agentIs(t, ill, api.AgentMaintenance)
 	require.Len(t, b.begins(old), 1, "what it ran was not repeated")
 
-	held.own.ReportLevel(fleet.HealthHealthy, "")
-	b.healUntil(t, nil, fleet.HealRestore, ill, fleet.HealAct)
-	b.agentIs(t, ill, fleet.AgentOnline)
+	held.own.ReportLevel(api.HealthHealthy, "")
+	b.healUntil(t, nil, api.HealRestore, ill, api.HealAct)
+	b.agentIs(t, ill, api.AgentOnline)
 	held.own.ReportHealth(0.45, "disk errors")
 	require.True(t, waitsEvery(t, 100*time.Millisecond, func() bool {
-		d := b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealWait)
+		d := b.healUntil(t, nil, api.HealDrain, ill, api.HealWait)
 		return strings.Contains(d.Why, "once within a day")
 	}), "the same again so soon is damped")
 }
 
 func TestWhatAPersonDoesIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b := newBench(t, api.ClusterConfig{SelfHealing: quickHealing()})
 	kept, well := plane.UniqueID("a"), plane.UniqueID("b")
 	held, _ := b.agent(t, kept)
 	b.agent(t, well)
 	status, p := b.maintenance(t, kept, true)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	held.own.ReportHealth(0.45, "disk errors")
-	require.Contains(t, b.healUntil(t, nil, fleet.HealDrain, kept, fleet.HealWait).Why, "operator")
-	b.agentIs(t, kept, fleet.AgentMaintenance)
+	require.Contains(t, b.healUntil(t, nil, api.HealDrain, kept, api.HealWait).Why, "operator")
+	b.agentIs(t, kept, api.AgentMaintenance)
 }
 
 func TestLastHealthyAgentIsNotTakenAway(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b := newBench(t, api.ClusterConfig{SelfHealing: quickHealing()})
 	only := plane.UniqueID("a")
 	held, _ := b.agent(t, only)
 	held.own.ReportHealth(0.45, "disk errors")
-	b.healUntil(t, nil, fleet.HealDrain, only, fleet.HealSkip)
-	require.Contains(t, b.healed(t, fleet.HealDrain, only, fleet.HealingSkipped).Outcome,
+	b.healUntil(t, nil, api.HealDrain, only, api.HealSkip)
+	require.Contains(t, b.healed(t, api.HealDrain, only, api.HealingSkipped).Outcome,
 		"no healthy agent would be left")
-	b.agentIs(t, only, fleet.AgentOnline)
+	b.agentIs(t, only, api.AgentOnline)
 }
 
 func TestDryRunModeOnlyRecords(t *testing.T) {
 	t.Parallel()
 	policy := quickHealing()
-	policy.Mode = fleet.HealingDryRun
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: policy})
+	policy.Mode = api.HealingDryRun
+	b := newBench(t, api.ClusterConfig{SelfHealing: policy})
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
 	held, _ := b.agent(t, ill)
 	b.agent(t, well)
 	held.own.ReportHealth(0.45, "disk errors")
-	b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealPlan)
-	require.Contains(t, b.healed(t, fleet.HealDrain, ill, fleet.HealingPlanned).Outcome, "nothing was done")
-	b.agentIs(t, ill, fleet.AgentOnline)
+	b.healUntil(t, nil, api.HealDrain, ill, api.HealPlan)
+	require.Contains(t, b.healed(t, api.HealDrain, ill, api.HealingPlanned).Outcome, "nothing was done")
+	b.agentIs(t, ill, api.AgentOnline)
 }
 
 func TestAgentWhoseHandlersHangIsFailedOver(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b := newBench(t, api.ClusterConfig{SelfHealing: quickHealing()})
 	b.finish.Store(true)
 	hung, well := plane.UniqueID("a"), plane.UniqueID("b")
 	release := make(chan struct{})
@@ -211,19 +210,19 @@ func TestAgentWhoseHandlersHangIsFailedOver(t *testing.T) {
 	id := b.submit(t, map[string]any{"beacon_timeout": "1s", "retry": map[string]any{"initial_interval": "10ms"}})
 	require.Equal(t, hung, b.waitBegins(t, id, 1)[0].agent)
 	b.agent(t, well)
-	found := b.healUntil(t, nil, fleet.HealFailover, hung, fleet.HealAct)
-	require.Equal(t, fleet.HealthCritical, found.Facts.Level)
+	found := b.healUntil(t, nil, api.HealFailover, hung, api.HealAct)
+	require.Equal(t, api.HealthCritical, found.Facts.Level)
 	require.Contains(t, found.Reason, "although they were told to stop")
-	done := b.healed(t, fleet.HealFailover, hung, fleet.HealingSucceeded)
+	done := b.healed(t, api.HealFailover, hung, api.HealingSucceeded)
 	require.Contains(t, done.Outcome, well+" took over")
-	b.agentIs(t, hung, fleet.AgentMaintenance)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "30s").Status)
+	b.agentIs(t, hung, api.AgentMaintenance)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "30s").Status)
 }
 
 // TestOrphanIsDeliveredAgain has a hub take tasks and vanish before it gave them to anybody.
 func TestOrphanIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b := newBench(t, api.ClusterConfig{SelfHealing: quickHealing()})
 	b.finish.Store(true)
 	safe, once := b.submit(t, nil), b.submit(t, map[string]any{"retry_safety": "at_most_once"})
 	for range 2 {
@@ -241,22 +240,22 @@ func TestOrphanIsDeliveredAgain(t *testing.T) {
 	taken := time.Now()
 	worker := plane.UniqueID("a")
 	b.agent(t, worker)
-	found := b.healUntil(t, nil, fleet.HealReassign, safe, fleet.HealAct)
+	found := b.healUntil(t, nil, api.HealReassign, safe, api.HealAct)
 	require.Equal(t, "ghost", found.Facts.Orphan.Hub)
 	require.Equal(t, worker, b.waitBegins(t, safe, 1)[0].agent)
-	require.Less(t, time.Since(taken), fleet.AttemptBackstop, "sooner than the backstop would have")
+	require.Less(t, time.Since(taken), api.AttemptBackstop, "sooner than the backstop would have")
 	got := getTask(t, b.node.URL, safe, "30s")
-	require.Equal(t, fleet.TaskCompleted, got.Status)
-	require.Equal(t, fleet.AttemptLost, got.Attempts[0].Outcome)
-	waitTask(t, b.node.URL, once, fleet.TaskReview)
+	require.Equal(t, api.TaskCompleted, got.Status)
+	require.Equal(t, api.AttemptLost, got.Attempts[0].Outcome)
+	waitTask(t, b.node.URL, once, api.TaskReview)
 	require.Empty(t, b.begins(once), "it may have begun: a person decides")
-	require.Contains(t, b.healed(t, fleet.HealReassign, safe, fleet.HealingSucceeded).Outcome, "the attempt was ended")
+	require.Contains(t, b.healed(t, api.HealReassign, safe, api.HealingSucceeded).Outcome, "the attempt was ended")
 }
 
 func TestRunningWorkIsNoOrphan(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b := newBench(t, api.ClusterConfig{SelfHealing: quickHealing()})
 	b.agent(t, plane.UniqueID("a"))
 	id := b.submit(t, nil)
 	b.waitBegins(t, id, 1)
@@ -267,7 +266,7 @@ func TestRunningWorkIsNoOrphan(t *testing.T) {
 	}))
 	require.Len(t, b.begins(id), 1)
 	b.finish.Store(true)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "30s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "30s").Status)
 }
 
 // TestHealingSchedule pauses the schedule, looks that nothing happens, and resumes it.
@@ -275,8 +274,8 @@ func TestHealingSchedule(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	policy := quickHealing()
-	policy.CycleInterval = fleet.Duration(5 * time.Second)
-	b := newBench(t, fleet.ClusterConfig{SelfHealing: policy})
+	policy.CycleInterval = api.Duration(5 * time.Second)
+	b := newBench(t, api.ClusterConfig{SelfHealing: policy})
 	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)))
 	pause := func(action string) api.HealingStatus {
 		var status api.HealingStatus
@@ -290,13 +289,13 @@ func TestHealingSchedule(t *testing.T) {
 	require.Equal(t, "a test", paused.Note)
 	require.Nil(t, paused.NextCycleAt)
 	looks := &activities.Control{Client: plane.Temporal(t), Namespace: "default"}
-	require.NoError(t, looks.TuneHealing(t.Context(), fleet.Duration(time.Second)))
+	require.NoError(t, looks.TuneHealing(t.Context(), api.Duration(time.Second)))
 
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
 	held, _ := b.agent(t, ill)
 	b.agent(t, well)
 	held.own.ReportHealth(0.45, "disk errors")
-	b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
+	b.healUntil(t, map[string]any{"dry_run": true}, api.HealDrain, ill, api.HealPlan)
 	before, since := pause("pause").Cycles, time.Now()
 	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)), "a worker that starts leaves it paused")
 	require.True(t, waitsEvery(t, 500*time.Millisecond, func() bool {
@@ -304,11 +303,11 @@ func TestHealingSchedule(t *testing.T) {
 		require.True(t, !ok || s.Cycles == before, "a cycle began while healing is paused")
 		return time.Since(since) > 3*time.Second
 	}))
-	b.agentIs(t, ill, fleet.AgentOnline)
+	b.agentIs(t, ill, api.AgentOnline)
 
 	resumed := pause("resume")
 	require.Equal(t, api.HealingActive, resumed.State)
-	b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
+	b.healed(t, api.HealDrain, ill, api.HealingSucceeded)
 	require.Eventually(t, func() bool {
 		s, ok := b.healingStatus(t)
 		return ok && s.CycleInterval.Std() == 5*time.Second && s.LastCycle != nil

@@ -12,14 +12,13 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	good, bad := plane.UniqueID("good"), plane.UniqueID("bad")
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: good, Slots: 4},
 		map[string]agent.Handler{"work": echo})
@@ -31,9 +30,9 @@ func TestHealth(t *testing.T) {
 		})
 	for range 10 {
 		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": good}),
-			fleet.TaskCompleted)
+			api.TaskCompleted)
 		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": bad}),
-			fleet.TaskFailed)
+			api.TaskFailed)
 	}
 	health := func(id string) api.AgentHealth {
 		var h api.AgentHealth
@@ -41,14 +40,14 @@ func TestHealth(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, "%+v", p)
 		return h
 	}
-	factor := func(h api.AgentHealth, name string) fleet.HealthFactor {
+	factor := func(h api.AgentHealth, name string) api.HealthFactor {
 		for _, f := range h.Factors {
 			if f.Name == name {
 				return f
 			}
 		}
 		t.Fatalf("no factor %s in %+v", name, h)
-		return fleet.HealthFactor{}
+		return api.HealthFactor{}
 	}
 	require.InDelta(t, 1, factor(health(good), "error_rate").Score, 0)
 	failing := factor(health(bad), "error_rate")
@@ -68,13 +67,13 @@ func TestHealth(t *testing.T) {
 func TestHealthIsToldOnce(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster, id := node.EnsureCluster(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+	cluster, id := node.EnsureCluster(t, api.ClusterConfig{}), plane.UniqueID("a")
 	l := listen(t, node, url.Values{"cluster": {cluster}, "type": {"agent.health"}}, "")
 	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 1},
 		map[string]agent.Handler{"work": echo})
 	a.own.ReportHealth(0, "the disk is full")
 	told := l.await(t, "agent.health agents/"+id)
-	require.Equal(t, string(fleet.HealthDegraded), told.Data.Level)
+	require.Equal(t, string(api.HealthDegraded), told.Data.Level)
 	a.own.SetHealth(1)
 	<-time.After(5 * time.Second) // it must be well for three times as long before that is told
 	a.own.SetHealth(0)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,7 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 		timing = fleet.DefaultTiming()
 	}
 	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	for range agents {
 		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("idle")},
 			map[string]agent.Handler{"echo": echo})

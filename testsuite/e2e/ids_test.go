@@ -12,10 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -30,7 +28,7 @@ type neighbours struct {
 func newNeighbours(t *testing.T) *neighbours {
 	t.Helper()
 	n := &neighbours{secured: newSecured(t, plane.NodeOptions{})}
-	join := n.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: n.cluster})
+	join := n.token(t, api.TokenRequest{Name: "agents", Kind: api.TokenJoin, Cluster: n.cluster})
 	keep := func(_ context.Context, task *agent.Task) (any, error) {
 		n.got.Store(string(task.Payload), true)
 		return nil, nil
@@ -38,8 +36,8 @@ func newNeighbours(t *testing.T) *neighbours {
 	startAgent(t, agent.Options{HubURLs: []string{n.URL}, Cluster: n.cluster, ID: plane.UniqueID("a"), Slots: 8,
 		JoinToken: join.Secret},
 		map[string]agent.Handler{"keep": keep})
-	n.acme = n.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
-	n.beta = n.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
+	n.acme = n.token(t, api.TokenRequest{Name: "acme", Role: api.RoleOperator, Tenant: "acme"}).Secret
+	n.beta = n.token(t, api.TokenRequest{Name: "beta", Role: api.RoleOperator, Tenant: "beta"}).Secret
 	return n
 }
 
@@ -68,7 +66,7 @@ func (n *neighbours) fire(t *testing.T, token, name, payload string) string {
 	var schedule api.Schedule
 	require.Eventually(t, func() bool {
 		status, _ := n.ask(t, token, http.MethodGet, "/schedules/"+name, nil, &schedule)
-		return status == http.StatusOK && len(schedule.Runs) == 1 && schedule.Runs[0].Status == fleet.TaskCompleted
+		return status == http.StatusOK && len(schedule.Runs) == 1 && schedule.Runs[0].Status == api.TaskCompleted
 	}, patience, 50*time.Millisecond, "the firing ends")
 	var made api.Task
 	status, p = n.ask(t, token, http.MethodGet, "/tasks/"+schedule.Runs[0].TaskID, nil, &made)
@@ -127,7 +125,7 @@ func TestTenantsHaveTheSameIDsKeysAndNames(t *testing.T) {
 				require.Equal(t, http.StatusAccepted, status, "%+v", p)
 				status, p = n.ask(t, token, http.MethodGet, "/tasks/"+done.ID+"?wait=20s", nil, &done)
 				require.Equal(t, http.StatusOK, status, "%+v", p)
-				require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+				require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 				_, given := n.got.Load(`"` + payload + `"`)
 				require.True(t, given)
 				ids[tenant] = done.ID

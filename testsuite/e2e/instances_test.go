@@ -27,7 +27,7 @@ type crew struct {
 	node    *plane.Node
 	cluster string
 
-	offer *fleet.Inventory // what its agents offer
+	offer *api.Inventory // what its agents offer
 
 	mu      sync.Mutex
 	begins  map[string][]string      // the agents on which an instance began, by the instance's name
@@ -41,7 +41,7 @@ func newCrew(t *testing.T) *crew {
 	t.Helper()
 	c := &crew{node: plane.NewNode(t, plane.NodeOptions{}), begins: map[string][]string{}, serving: map[string][]string{},
 		ends: map[string]chan struct{}{}, die: make(chan struct{})}
-	c.cluster = c.node.EnsureCluster(t, fleet.ClusterConfig{RoleLease: fleet.Duration(1250 * time.Millisecond)})
+	c.cluster = c.node.EnsureCluster(t, api.ClusterConfig{RoleLease: api.Duration(1250 * time.Millisecond)})
 	var err error
 	c.Client, err = client.New(client.Options{URL: c.node.URL})
 	require.NoError(t, err)
@@ -84,14 +84,14 @@ func (c *crew) agent(t *testing.T, name string) (*running, *network) {
 	return r, n
 }
 
-func (c *crew) apply(t *testing.T, kind job.Type, more string) string {
+func (c *crew) apply(t *testing.T, kind api.JobType, more string) string {
 	t.Helper()
 	name := plane.UniqueID("j")
 	c.define(t, name, kind, more)
 	return name
 }
 
-func (c *crew) define(t *testing.T, name string, kind job.Type, more string) {
+func (c *crew) define(t *testing.T, name string, kind api.JobType, more string) {
 	t.Helper()
 	c.put(t, name, fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: serve}%s}\n", name, kind,
 		c.cluster, more))
@@ -150,7 +150,7 @@ func (c *crew) await(t *testing.T, name, want string) []api.JobInstance {
 }
 
 // deployed waits until the deployment of a version is as wanted, and is the job's last.
-func (c *crew) deployed(t *testing.T, name string, version int, want job.DeploymentStatus) (last *job.Deployment) {
+func (c *crew) deployed(t *testing.T, name string, version int, want api.DeploymentStatus) (last *api.Deployment) {
 	t.Helper()
 	if !assertEventually(func() bool {
 		all, err := c.Jobs.Instances(t.Context(), name)
@@ -187,7 +187,7 @@ func TestAServiceIsKeptRunning(t *testing.T) {
 	c := newCrew(t)
 	a := plane.UniqueID("a")
 	c.agent(t, a)
-	name := c.apply(t, job.Service, ", count: 2")
+	name := c.apply(t, api.JobService, ", count: 2")
 	require.Eventually(t, func() bool { // its hub tells a moment later who has it
 		first := c.await(t, name, "0 running, 1 running")[0]
 		return first.Agent == a && first.Attempts == 1 && first.Address != ""
@@ -225,7 +225,7 @@ func TestAKilledAgentsInstanceBeginsElsewhere(t *testing.T) {
 	c := newCrew(t)
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := c.agent(t, first)
-	name := c.apply(t, job.Service, ", count: 1, place: {affinity: "+first+"}")
+	name := c.apply(t, api.JobService, ", count: 1, place: {affinity: "+first+"}")
 	require.Equal(t, []string{first}, c.waitBegins(t, "0", 1))
 	c.agent(t, second)
 	_, err := c.Jobs.Scale(t.Context(), name, 4)
@@ -261,9 +261,9 @@ func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {
 	wire.cut()
 	require.Eventually(t, func() bool {
 		cut, err := c.Agents.Get(t.Context(), away, false)
-		return err == nil && cut.Status == fleet.AgentOffline
+		return err == nil && cut.Status == api.AgentOffline
 	}, patience, 50*time.Millisecond)
-	name := c.apply(t, job.System, "")
+	name := c.apply(t, api.JobSystem, "")
 	listed := c.await(t, name, a+" running, "+b+" running")
 	require.Equal(t, name+"~~"+a+".", listed[0].TaskID[:len(name+a)+3], "the id of the task has the agent")
 
@@ -289,7 +289,7 @@ func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	a, b, late, tooLate := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c"), plane.UniqueID("d")
 	c.agent(t, a)
 	c.agent(t, b)
-	name := c.apply(t, job.Sysbatch, "")
+	name := c.apply(t, api.JobSysbatch, "")
 	c.await(t, name, a+" running, "+b+" running")
 	close(c.ends[a])
 	c.await(t, name, a+" completed, "+b+" running")
@@ -299,7 +299,7 @@ func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	close(c.ends[late])
 	c.await(t, name, a+" completed, "+b+" completed, "+late+" completed")
 	c.agent(t, tooLate)
-	second := c.apply(t, job.Sysbatch, "")
+	second := c.apply(t, api.JobSysbatch, "")
 	c.waitBegins(t, tooLate, 1)
 	c.await(t, second, a+" completed, "+b+" completed, "+late+" completed, "+tooLate+" running")
 	c.await(t, name, a+" completed, "+b+" completed, "+late+" completed")
@@ -313,7 +313,7 @@ func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	c := newCrew(t)
 	c.agent(t, plane.UniqueID("a"))
 	service, name := plane.UniqueID("db"), plane.UniqueID("j")
-	c.actors(t, name, job.Service, "well", "", "requires: {services: ["+service+"]}")
+	c.actors(t, name, api.JobService, "well", "", "requires: {services: ["+service+"]}")
 	var all *api.JobInstances
 	require.Eventually(t, func() bool {
 		var err error
@@ -329,25 +329,25 @@ func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 	begun, err := c.Jobs.Dispatch(t.Context(), batch, api.DispatchRequest{})
 	require.NoError(t, err)
-	run := func(status job.RunStatus, why string) {
+	run := func(status api.RunStatus, why string) {
 		require.Eventually(t, func() bool {
 			r, err := c.Runs.Get(t.Context(), begun.ID, 0)
 			return err == nil && r.Status == status && r.Why == why
 		}, patience, 20*time.Millisecond)
 	}
-	run(job.RunBlocked, why)
+	run(api.RunBlocked, why)
 	health, sick := checked(t)
 	sick.Store(true)
-	c.actors(t, service, job.Service, "well", ", service: {name: "+service+"}"+health("/turns", ""), "")
+	c.actors(t, service, api.JobService, "well", ", service: {name: "+service+"}"+health("/turns", ""), "")
 	require.Eventually(t, func() bool {
 		found := c.found(t, service, client.ServiceQuery{Any: true})
-		return len(found) == 1 && found[0].Health == fleet.InstanceFailing
+		return len(found) == 1 && found[0].Health == api.InstanceFailing
 	}, patience, 50*time.Millisecond)
 	require.Empty(t, c.acted(name, 1))
 	sick.Store(false)
 	c.await(t, name, "0 running")
 	c.untouched(t, name, 1, 1)
-	run(job.RunCompleted, "")
+	run(api.RunCompleted, "")
 }
 
 func TestExamplesOfInstances(t *testing.T) {
@@ -381,17 +381,17 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 	c.agent(t, a)
 	c.agent(t, plane.UniqueID("b"))
 	service := plane.UniqueID("s")
-	name := c.apply(t, job.Service, rolling(service, "v1", "", ""))
+	name := c.apply(t, api.JobService, rolling(service, "v1", "", ""))
 	found := func(q client.ServiceQuery) []api.ServiceInstance { return c.found(t, service, q) }
-	c.deployed(t, name, 1, job.DeploymentSuccessful)
+	c.deployed(t, name, 1, api.DeploymentSuccessful)
 	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{})) == 3 }, patience, 50*time.Millisecond)
 
 	t.Log("a canary, and then the others")
-	c.define(t, name, job.Service, rolling(service, "v2", "", ", canary: 1"))
-	c.deployed(t, name, 2, job.DeploymentWaiting)
-	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{Role: job.RoleCanary})) == 1 }, patience,
+	c.define(t, name, api.JobService, rolling(service, "v2", "", ", canary: 1"))
+	c.deployed(t, name, 2, api.DeploymentWaiting)
+	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{Role: api.RoleCanary})) == 1 }, patience,
 		50*time.Millisecond)
-	require.Len(t, found(client.ServiceQuery{Role: job.RoleStable}), 3)
+	require.Len(t, found(client.ServiceQuery{Role: api.RoleStable}), 3)
 	drain, err := c.Agents.Drain(t.Context(), a, api.DrainRequest{})
 	require.NoError(t, err)
 	least := 3
@@ -402,14 +402,14 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 	require.Zero(t, drain.Agents[0].Moved)
 	require.Positive(t, drain.Agents[0].Replaced)
-	c.deployed(t, name, 2, job.DeploymentWaiting)
+	c.deployed(t, name, 2, api.DeploymentWaiting)
 	_, err = c.Jobs.Promote(t.Context(), name, "")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		least = min(least, len(found(client.ServiceQuery{})))
-		return len(found(client.ServiceQuery{Tag: "v2", Role: job.RoleStable})) == 3
+		return len(found(client.ServiceQuery{Tag: "v2", Role: api.RoleStable})) == 3
 	}, patience, 100*time.Millisecond)
-	c.deployed(t, name, 2, job.DeploymentSuccessful)
+	c.deployed(t, name, 2, api.DeploymentSuccessful)
 	require.Equal(t, 3, least)
 }
 
@@ -418,7 +418,7 @@ func TestADrainKnowsKindsOfWork(t *testing.T) {
 	c := newCrew(t)
 	a, b := plane.UniqueID("a"), plane.UniqueID("b")
 	c.agent(t, a)
-	service, system := c.apply(t, job.Service, ", count: 1"), c.apply(t, job.System, "")
+	service, system := c.apply(t, api.JobService, ", count: 1"), c.apply(t, api.JobSystem, "")
 	c.waitBegins(t, "0", 1)
 	c.waitBegins(t, a, 1)
 	c.agent(t, b)
@@ -427,8 +427,8 @@ func TestADrainKnowsKindsOfWork(t *testing.T) {
 	t.Log("a dry run tells what then happens")
 	plan, err := c.Agents.Drain(t.Context(), a, api.DrainRequest{DryRun: true})
 	require.NoError(t, err)
-	byKind := func(r *fleet.DrainRecord) map[string]fleet.DrainWork {
-		kinds := map[string]fleet.DrainWork{}
+	byKind := func(r *api.DrainRecord) map[string]api.DrainWork {
+		kinds := map[string]api.DrainWork{}
 		for _, w := range r.Agents[0].Work {
 			kinds[w.Kind] = w
 		}

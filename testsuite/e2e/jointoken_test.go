@@ -12,10 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -26,7 +24,7 @@ func (s *secured) online(t *testing.T, id string) {
 	require.Eventually(t, func() bool {
 		var a api.Agent
 		status, _ := s.ask(t, firstAdmin, http.MethodGet, "/"+id, nil, &a)
-		return status == http.StatusOK && a.Status == fleet.AgentOnline && a.Hub == s.Hub.ID()
+		return status == http.StatusOK && a.Status == api.AgentOnline && a.Hub == s.Hub.ID()
 	}, patience, 50*time.Millisecond)
 }
 
@@ -34,8 +32,8 @@ func (s *secured) online(t *testing.T, id string) {
 func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	leaked := s.token(t, api.TokenRequest{Name: "leaked", Kind: access.JoinToken, Cluster: s.cluster, MaxUses: 1})
-	good := s.token(t, api.TokenRequest{Name: "good", Kind: access.JoinToken, Cluster: s.cluster})
+	leaked := s.token(t, api.TokenRequest{Name: "leaked", Kind: api.TokenJoin, Cluster: s.cluster, MaxUses: 1})
+	good := s.token(t, api.TokenRequest{Name: "good", Kind: api.TokenJoin, Cluster: s.cluster})
 	var begun atomic.Int64
 	handlers := map[string]agent.Handler{"hold": func(ctx context.Context, _ *agent.Task) (any, error) {
 		if begun.Add(1) > 1 {
@@ -83,7 +81,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 	}
 	status, _ = s.ask(t, firstAdmin, http.MethodGet, "/tasks/"+held.ID+"?wait=20s", nil, &held)
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, fleet.TaskCompleted, held.Status, held.Why)
+	require.Equal(t, api.TaskCompleted, held.Status, held.Why)
 	select {
 	case err := <-run(one, leaked.Secret).done:
 		require.ErrorContains(t, err, "token")
@@ -96,7 +94,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	token := s.token(t, api.TokenRequest{Name: "once", Kind: access.JoinToken, Cluster: s.cluster})
+	token := s.token(t, api.TokenRequest{Name: "once", Kind: api.TokenJoin, Cluster: s.cluster})
 	other := newSecured(t, plane.NodeOptions{}) // the hub that it goes on at
 	id := plane.UniqueID("a")
 	open := make(chan struct{})
@@ -123,7 +121,7 @@ func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 	close(open)
 	status, _ = other.ask(t, firstAdmin, http.MethodGet, "/tasks/"+held.ID+"?wait=20s", nil, &held)
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, fleet.TaskCompleted, held.Status, held.Why)
+	require.Equal(t, api.TaskCompleted, held.Status, held.Why)
 	require.EqualValues(t, 1, begun.Load(), "it went on where it was")
 	r.stop(t)
 }
@@ -132,7 +130,7 @@ func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 func TestAStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	token := s.token(t, api.TokenRequest{Name: "listener", Role: access.Viewer})
+	token := s.token(t, api.TokenRequest{Name: "listener", Role: api.RoleViewer})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/v1/agents/events", http.NoBody)
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+token.Secret)

@@ -14,7 +14,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -55,7 +54,7 @@ func (b *bench) begunCount() int {
 
 func TestPausedClusterTakesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	first := plane.UniqueID("a")
 	b.agent(t, first)
 	running := b.submit(t, nil)
@@ -92,42 +91,42 @@ func TestPausedClusterTakesNothing(t *testing.T) {
 		map[string]agent.Handler{"hold": echo})
 	require.Eventually(t, func() bool { return b.view(t).Member(third) != nil }, patience, 10*time.Millisecond)
 	b.finish.Store(true)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, running, "20s").Status, "what ran goes on to its end")
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, running, "20s").Status, "what ran goes on to its end")
 	require.EqualValues(t, 2, b.lanes(t)["default"].Depth)
 	require.Equal(t, 1, b.begunCount())
 
 	resumed := b.ask(t, http.MethodPost, "/resume", nil)
 	require.Nil(t, resumed.Paused)
 	for _, id := range waiting {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 	}
 }
 
 func TestPausedLaneLeavesOthersServed(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.finish.Store(true)
 	gpu := plane.UniqueID("gpu")
 	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: gpu, Slots: 2,
 		Capabilities: []string{"gpu"}}, map[string]agent.Handler{"hold": echo})
 	needs := map[string]any{"required_capabilities": []string{"gpu"}}
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, b.submit(t, needs), "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, b.submit(t, needs), "20s").Status)
 	paused := b.ask(t, http.MethodPost, "/pause", map[string]any{"lane": "cap/gpu", "reason": "driver"})
 	require.Nil(t, paused.Paused)
 	require.Equal(t, "cap/gpu", paused.PausedLanes[0].Lane)
 	held := b.submit(t, needs)
 	b.waitDepth(t, "cap/gpu", 1)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, b.submit(t, nil), "20s").Status,
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, b.submit(t, nil), "20s").Status,
 		"the cluster's own lane is served")
 	require.Regexp(t, `^lane cap/gpu of cluster .* is paused since .*Z: driver$`,
 		getTask(t, b.node.URL, held, "0s").Why)
 	b.ask(t, http.MethodPost, "/resume", map[string]any{"lane": "cap/gpu"})
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, held, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, held, "20s").Status)
 }
 
 func TestQueueViewAndWhy(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
 	b.agent(t, id)
 	for range 4 {
@@ -175,7 +174,7 @@ func TestQueueViewAndWhy(t *testing.T) {
 // A tenant's weight goes with its tasks to the lane, and a change counts from then on.
 func TestTenantWeightsReachTheLane(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{TenantWeights: map[string]float64{"acme": 8}})
+	b := newBench(t, api.ClusterConfig{TenantWeights: map[string]float64{"acme": 8}})
 	_, net := b.agent(t, plane.UniqueID("a"))
 	moved := b.submit(t, map[string]any{"tenant": "acme"})
 	b.waitBegins(t, moved, 1)
@@ -208,7 +207,7 @@ func TestTenantWeightsReachTheLane(t *testing.T) {
 
 func TestTasksAreFoundByLabelAndTime(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	values := []string{"film", "Film", "it's", `say "cheese"`, `c:\temp\`, "100%", "%27", "Größe 日本 🎬", "a=b:c",
 		"two words", "", "I♡NY", "' OR '1'='1", "-", "a*", "NOT x", "(y)"}
 	ids := map[string]string{}

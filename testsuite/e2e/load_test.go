@@ -46,7 +46,7 @@ func (b *bench) runs(agentID string) int {
 // slots back by itself.
 func TestReducedLoad(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
 	for range 3 {
 		b.submit(t, map[string]any{"agent": id})
@@ -91,7 +91,7 @@ func TestReducedLoad(t *testing.T) {
 
 func TestReduceLoadRefusals(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
 	b.agent(t, id)
 	for name, tt := range map[string]struct {
@@ -120,7 +120,7 @@ func TestReduceLoadRefusals(t *testing.T) {
 // after.
 func TestRebalanceMovesTargets(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 4})
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	b.agent(t, first)
 	b.agent(t, second)
@@ -145,8 +145,8 @@ func TestRebalanceMovesTargets(t *testing.T) {
 	}
 	pinned := b.submit(t, map[string]any{"agent": "nobody-" + first})
 
-	rebalance := func(dry bool) fleet.Rebalance {
-		var answer fleet.Rebalance
+	rebalance := func(dry bool) api.Rebalance {
+		var answer api.Rebalance
 		status, p := call(t, http.MethodPost, path+"/rebalance", map[string]any{"dry_run": dry}, &answer)
 		require.Equal(t, http.StatusOK, status, "%+v", p)
 		return answer
@@ -169,7 +169,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 	require.Len(t, view.ShardsOf(first), 2)
 	require.Less(t, len(view.TargetsOf(first)), 8)
 	require.Len(t, view.TargetsOf(first), 8-len(view.TargetsOf(second)))
-	require.Equal(t, fleet.TaskQueued, getTask(t, b.node.URL, pinned, "").Status, "pinned work is untouched")
+	require.Equal(t, api.TaskQueued, getTask(t, b.node.URL, pinned, "").Status, "pinned work is untouched")
 	var g api.Agent
 	call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+second, nil, &g)
 	require.Equal(t, view.TargetsOf(second), g.Targets)
@@ -180,7 +180,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 // A rebalance of tasks moves running tasks to an idle agent, each once, and those that must not run twice stay.
 func TestRebalanceMovesTasks(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	b.agent(t, first)
 	once := b.submit(t, map[string]any{"retry_safety": "at_most_once"})
@@ -190,14 +190,14 @@ func TestRebalanceMovesTasks(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return b.runs(first) == 4 }, patience, 5*time.Millisecond)
 	b.agent(t, second)
-	rebalance := func(dry bool) fleet.Rebalance {
-		var answer fleet.Rebalance
+	rebalance := func(dry bool) api.Rebalance {
+		var answer api.Rebalance
 		status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/rebalance",
 			map[string]any{"tasks": true, "dry_run": dry, "reason": "even"}, &answer)
 		require.Equal(t, http.StatusOK, status, "%+v", p)
 		return answer
 	}
-	var plan fleet.Rebalance
+	var plan api.Rebalance
 	require.Eventually(t, func() bool { plan = rebalance(true); return len(plan.Moves) == 2 }, patience,
 		50*time.Millisecond, "the hub has accepted all")
 	require.Equal(t, 4, b.runs(first), "a dry run moves nothing")

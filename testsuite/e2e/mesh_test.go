@@ -23,12 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -46,12 +43,12 @@ func newSenders(t *testing.T) *senders {
 	s := &senders{secured: newSecured(t, plane.NodeOptions{}), acme: plane.UniqueID("acme"), beta: plane.UniqueID("beta"),
 		of: map[string]*client.Client{}, tokens: map[string]string{}}
 	for _, tenant := range []string{s.acme, s.beta} {
-		token := s.token(t, api.TokenRequest{Name: "sender", Role: access.Operator, Tenant: tenant})
+		token := s.token(t, api.TokenRequest{Name: "sender", Role: api.RoleOperator, Tenant: tenant})
 		c, err := client.New(client.Options{URL: s.URL, Token: token.Secret})
 		require.NoError(t, err)
 		s.of[tenant], s.tokens[tenant] = c, token.Secret
 	}
-	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: api.TokenJoin, Cluster: s.cluster})
 	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 8,
 		JoinToken: join.Secret, TracerProvider: plane.Tracer()}, map[string]agent.Handler{"echo": echo})
 	return s
@@ -67,7 +64,7 @@ func (s *senders) apply(t *testing.T, tenant, name, trigger, more string) {
 }
 
 // become waits until an event has a status.
-func (s *senders) become(t *testing.T, tenant, id string, status mesh.Status) *api.Inbound {
+func (s *senders) become(t *testing.T, tenant, id string, status api.InboundStatus) *api.Inbound {
 	t.Helper()
 	var e *api.Inbound
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -162,11 +159,11 @@ func TestEventsStartRunsOnce(t *testing.T) {
 	var id string
 	for id = range ids {
 	}
-	done := s.become(t, s.acme, id, mesh.Dispatched)
+	done := s.become(t, s.acme, id, api.InboundDispatched)
 	require.Len(t, done.Dispatches, 1)
 	d := done.Dispatches[0]
 	key := sha256.Sum256([]byte("one:AgentTaskDispatch:" + d.ID))
-	require.Equal(t, mesh.Dispatch{Kind: mesh.KindRun, ID: d.ID, Job: s.acme + ":triage", Key: hex.EncodeToString(key[:]),
+	require.Equal(t, api.Dispatch{Kind: api.DispatchRun, ID: d.ID, Job: s.acme + ":triage", Key: hex.EncodeToString(key[:]),
 		Outcome: "started"}, d)
 	status, again := send[0]()
 	require.Equal(t, http.StatusOK, status)
@@ -174,7 +171,7 @@ func TestEventsStartRunsOnce(t *testing.T) {
 	require.Equal(t, done.Dispatches, again.Dispatches, "a repetition has the first outcome")
 
 	c := s.of[s.acme]
-	run := (&runsOf{Client: c}).awaitRun(t, d.ID, job.RunCompleted)
+	run := (&runsOf{Client: c}).awaitRun(t, d.ID, api.RunCompleted)
 	require.Equal(t, id, run.Origin.Event)
 	require.JSONEq(t, `{"ticket": "T-7"}`, string(run.Entry("a").Output))
 	task, err := c.Tasks.Get(t.Context(), run.Entry("a").TaskID)
@@ -220,34 +217,34 @@ func TestEventsAssignTasks(t *testing.T) {
 	data := fmt.Sprintf(`,"data":{"taskId":"job-1","type":"echo","cluster":%q,"payload":{"n":1}}`, s.cluster)
 	sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", "a", data))
 	require.NoError(t, err)
-	require.Equal(t, "started", s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0].Outcome)
+	require.Equal(t, "started", s.become(t, s.acme, sent.ID, api.InboundDispatched).Dispatches[0].Outcome)
 	sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", "b", data))
 	require.NoError(t, err)
-	second := s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0]
+	second := s.become(t, s.acme, sent.ID, api.InboundDispatched).Dispatches[0]
 	require.Equal(t, "already_exists", second.Outcome)
 	require.Equal(t, s.acme+":job-1", second.ID)
 	key := sha256.Sum256([]byte("b:AgentTaskDispatch:" + second.ID))
 	require.Equal(t, hex.EncodeToString(key[:]), second.Key)
 	task, err := c.Tasks.Wait(t.Context(), "job-1", patience)
 	require.NoError(t, err)
-	require.Equal(t, fleet.TaskCompleted, task.Status)
+	require.Equal(t, api.TaskCompleted, task.Status)
 
 	t.Log("the task of another tenant is refused where it is started")
 	sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", "c",
 		fmt.Sprintf(`,"data":{"taskId":"%s:x","type":"echo","cluster":%q}`, s.beta, s.cluster)))
 	require.NoError(t, err)
-	require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "tenant_mismatch")
+	require.Contains(t, s.become(t, s.acme, sent.ID, api.InboundQuarantined).Why, "tenant_mismatch")
 
 	t.Log("a cluster that is for another tenant does not exist")
 	for id, tenant := range map[string]string{"d": s.beta, "e": s.acme} {
-		cluster := s.EnsureCluster(t, fleet.ClusterConfig{Tenants: []string{tenant}})
+		cluster := s.EnsureCluster(t, api.ClusterConfig{Tenants: []string{tenant}})
 		sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", id,
 			fmt.Sprintf(`,"data":{"taskId":"at-%s","type":"echo","cluster":%q}`, id, cluster)))
 		require.NoError(t, err)
 		if tenant == s.acme {
-			s.become(t, s.acme, sent.ID, mesh.Dispatched)
+			s.become(t, s.acme, sent.ID, api.InboundDispatched)
 		} else {
-			require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "there is no cluster "+cluster)
+			require.Contains(t, s.become(t, s.acme, sent.ID, api.InboundQuarantined).Why, "there is no cluster "+cluster)
 		}
 	}
 }
@@ -260,7 +257,7 @@ func TestAClusterThatIsForOthersNowBeginsNothing(t *testing.T) {
 	c := s.of[s.acme]
 	s.apply(t, s.acme, "left", "type: left", "retry: {max_attempts: 1}")
 	cluster := s.cluster
-	waits, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "echo", Cluster: cluster,
+	waits, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "echo", Cluster: cluster,
 		RequiredCapabilities: []string{"none-has-it"}}})
 	require.NoError(t, err)
 	admin, err := client.New(client.Options{URL: s.URL, Token: firstAdmin})
@@ -273,24 +270,24 @@ func TestAClusterThatIsForOthersNowBeginsNothing(t *testing.T) {
 
 	sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "left", "a", ""))
 	require.NoError(t, err)
-	held := s.become(t, s.acme, sent.ID, mesh.Quarantined) // as its run has failed
+	held := s.become(t, s.acme, sent.ID, api.InboundQuarantined) // as its run has failed
 	ended, err := c.Runs.Get(t.Context(), held.Dispatches[0].ID, patience)
 	require.NoError(t, err)
-	require.Equal(t, job.RunFailed, ended.Status)
+	require.Equal(t, api.RunFailed, ended.Status)
 	require.Regexp(t, "there is no cluster|takes no work of tenant "+s.acme, fmt.Sprint(ended.Steps))
 
-	join := s.token(t, api.TokenRequest{Name: "more", Kind: access.JoinToken, Cluster: cluster})
+	join := s.token(t, api.TokenRequest{Name: "more", Kind: api.TokenJoin, Cluster: cluster})
 	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: cluster, ID: plane.UniqueID("b"), Slots: 8,
 		JoinToken: join.Secret, Capabilities: []string{"none-has-it"}}, map[string]agent.Handler{"echo": echo})
 	task, err := c.Tasks.Wait(t.Context(), waits.ID, patience)
 	require.NoError(t, err)
-	require.Equal(t, fleet.TaskFailed, task.Status)
-	theirs, err := s.of[s.beta].Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "echo",
+	require.Equal(t, api.TaskFailed, task.Status)
+	theirs, err := s.of[s.beta].Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "echo",
 		Cluster: cluster}})
 	require.NoError(t, err)
 	done, err := s.of[s.beta].Tasks.Wait(t.Context(), theirs.ID, patience)
 	require.NoError(t, err)
-	require.Equal(t, fleet.TaskCompleted, done.Status)
+	require.Equal(t, api.TaskCompleted, done.Status)
 }
 
 // TestEventsGoToWarmAgents: what an event assigns begins on an agent that is there and free, and of these on the one
@@ -300,7 +297,7 @@ func TestEventsGoToWarmAgents(t *testing.T) {
 	t.Parallel()
 	s := newSenders(t)
 	c, kind := s.of[s.acme], plane.UniqueID("kind")
-	join := s.token(t, api.TokenRequest{Name: "more-agents", Kind: access.JoinToken, Cluster: s.cluster})
+	join := s.token(t, api.TokenRequest{Name: "more-agents", Kind: api.TokenJoin, Cluster: s.cluster})
 	first, full, warm := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
 	free := make(chan struct{})
 	defer close(free)
@@ -318,9 +315,9 @@ func TestEventsGoToWarmAgents(t *testing.T) {
 		sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", id,
 			fmt.Sprintf(`,"data":{"type":%q,"cluster":%q,%s}`, kind, s.cluster, more)))
 		require.NoError(t, err)
-		return s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0].ID
+		return s.become(t, s.acme, sent.ID, api.InboundDispatched).Dispatches[0].ID
 	}
-	onAgent := func(id, status string) *fleet.Attempt {
+	onAgent := func(id, status string) *api.Attempt {
 		t.Helper()
 		var task *api.Task
 		require.Eventually(t, func() bool {
@@ -352,7 +349,7 @@ func TestSilentTasksRunAgain(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
 	s := newSenders(t)
-	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: api.TokenJoin, Cluster: s.cluster})
 	var calls atomic.Int64
 	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 8,
 		JoinToken: join.Secret}, map[string]agent.Handler{
@@ -381,16 +378,16 @@ func TestSilentTasksRunAgain(t *testing.T) {
 			"beacon_timeout":%q}`, kind, kind, s.cluster, limit))
 		sent, err := c.Inbound.Send(t.Context(), event)
 		require.NoError(t, err)
-		first := s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches
+		first := s.become(t, s.acme, sent.ID, api.InboundDispatched).Dispatches
 		task, err := c.Tasks.Wait(t.Context(), kind, patience)
 		require.NoError(t, err)
-		require.Equal(t, fleet.TaskCompleted, task.Status, task.Why)
-		begun := slices.DeleteFunc(task.Attempts, func(a fleet.Attempt) bool { return a.Outcome == fleet.AttemptReturned })
+		require.Equal(t, api.TaskCompleted, task.Status, task.Why)
+		begun := slices.DeleteFunc(task.Attempts, func(a api.Attempt) bool { return a.Outcome == api.AttemptReturned })
 		require.Len(t, begun, attempts, kind)
 		if attempts > 1 {
 			a := begun[0]
-			require.Equal(t, fleet.AttemptTimedOut, a.Outcome)
-			require.Equal(t, fleet.ErrorTypeNoBeacon, a.ErrorType)
+			require.Equal(t, api.AttemptTimedOut, a.Outcome)
+			require.Equal(t, api.ErrorTypeNoBeacon, a.ErrorType)
 			require.GreaterOrEqual(t, a.EndedAt.Sub(*a.StartedAt), limit)
 		}
 		again, err := c.Inbound.Send(t.Context(), event)
@@ -411,7 +408,7 @@ func TestQuarantine(t *testing.T) {
 	odd := inboundEvent(s.acme, kind, "odd", `,   "data" : {"ticket": "\u0041" , "n": 1.50}`)
 	sent, err := c.Inbound.Send(t.Context(), odd)
 	require.NoError(t, err)
-	held := s.become(t, s.acme, sent.ID, mesh.Quarantined)
+	held := s.become(t, s.acme, sent.ID, api.InboundQuarantined)
 	require.Len(t, held.Tries, 5)
 	require.Contains(t, held.Why, "severity")
 	require.Equal(t, string(odd), string(held.Event.Body))
@@ -424,8 +421,8 @@ func TestQuarantine(t *testing.T) {
 
 	again, err := c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{Reason: "perhaps it works now"})
 	require.NoError(t, err)
-	require.Equal(t, mesh.Received, again.Status, "it is being tried again")
-	s.become(t, s.acme, sent.ID, mesh.Quarantined)
+	require.Equal(t, api.InboundReceived, again.Status, "it is being tried again")
+	s.become(t, s.acme, sent.ID, api.InboundQuarantined)
 	listed, err := c.Inbound.Quarantine(client.InboundQuery{Type: kind}).Take(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, listed, 1, "one event is one record")
@@ -433,8 +430,8 @@ func TestQuarantine(t *testing.T) {
 	s.apply(t, s.acme, "poisoned", trigger, "")
 	again, err = c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{Reason: "the job is mended"})
 	require.NoError(t, err)
-	require.Equal(t, mesh.Dispatched, again.Status, again.Why)
-	(&runsOf{Client: c}).awaitRun(t, again.Dispatches[0].ID, job.RunCompleted)
+	require.Equal(t, api.InboundDispatched, again.Status, again.Why)
+	(&runsOf{Client: c}).awaitRun(t, again.Dispatches[0].ID, api.RunCompleted)
 	done, err := c.Inbound.Quarantined(t.Context(), sent.ID)
 	require.NoError(t, err)
 	require.Len(t, done.Decisions, 2)
@@ -443,20 +440,20 @@ func TestQuarantine(t *testing.T) {
 	t.Log("an event that nothing asks for is kept, and can be replayed with other data; one may be given up")
 	sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "nobody.wants", "x", ""))
 	require.NoError(t, err)
-	s.become(t, s.acme, sent.ID, mesh.Unmatched)
+	s.become(t, s.acme, sent.ID, api.InboundUnmatched)
 	_, err = c.Inbound.Discard(t.Context(), sent.ID, "")
 	require.ErrorContains(t, err, "invalid_request")
 	given, err := c.Inbound.Discard(t.Context(), sent.ID, "sent by mistake")
 	require.NoError(t, err)
-	require.Equal(t, mesh.Discarded, given.Status)
+	require.Equal(t, api.InboundDiscarded, given.Status)
 	_, err = c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{})
 	require.Error(t, err)
 }
 
 // died is the one thing that an event of acme started, and that has died.
-func (s *senders) died(t *testing.T, event string) mesh.Dispatch {
+func (s *senders) died(t *testing.T, event string) api.Dispatch {
 	t.Helper()
-	dead := mesh.DeadDispatches(&s.become(t, s.acme, event, mesh.Quarantined).InboundEvent)
+	dead := mesh.DeadDispatches(&s.become(t, s.acme, event, api.InboundQuarantined).InboundEvent)
 	require.Len(t, dead, 1)
 	return dead[0]
 }
@@ -467,7 +464,7 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 	t.Parallel()
 	s := newSenders(t)
 	c, kind := s.of[s.acme], plane.UniqueID("com.acme.deadly")
-	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: api.TokenJoin, Cluster: s.cluster})
 	var mended atomic.Bool
 	var first atomic.Int64
 	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 8,
@@ -503,7 +500,7 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for name := range events {
-		held := s.become(t, s.acme, sent[name].ID, mesh.Quarantined)
+		held := s.become(t, s.acme, sent[name].ID, api.InboundQuarantined)
 		require.Len(t, held.Dispatches, 1)
 		require.Contains(t, held.Dispatches[0].Died, "disk full")
 		require.Contains(t, held.Why, held.Dispatches[0].ID)
@@ -512,7 +509,7 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 		again, err := c.Inbound.Send(t.Context(), events[name])
 		require.NoError(t, err)
 		require.True(t, again.Duplicate)
-		require.Equal(t, mesh.Quarantined, again.Status)
+		require.Equal(t, api.InboundQuarantined, again.Status)
 		require.Equal(t, held.Dispatches, again.Dispatches)
 	}
 	require.Eventually(t, func() bool {
@@ -527,7 +524,7 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		e, err := c.Inbound.Get(t.Context(), sent["dead"].ID)
-		return err == nil && e.Status == mesh.Quarantined && len(e.Tries) == 2
+		return err == nil && e.Status == api.InboundQuarantined && len(e.Tries) == 2
 	}, patience, 50*time.Millisecond)
 
 	t.Log("a discarded event gives up the dead letter, and a repetition is answered with that")
@@ -535,31 +532,31 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		task, err := c.Tasks.Get(t.Context(), "given-up")
-		return err == nil && task.Status == fleet.TaskFailed && strings.Contains(task.Why, "sent by mistake")
+		return err == nil && task.Status == api.TaskFailed && strings.Contains(task.Why, "sent by mistake")
 	}, patience, 50*time.Millisecond)
 	again, err := c.Inbound.Send(t.Context(), events["given-up"])
 	require.NoError(t, err)
-	require.Equal(t, mesh.Discarded, again.Status)
+	require.Equal(t, api.InboundDiscarded, again.Status)
 
 	t.Log("a run that a person has had retried, and that failed again, is not run twice by a replay, but from there")
 	byHand, err := c.Runs.Retry(t.Context(), s.died(t, sent["run"].ID).ID, api.RetryRunRequest{})
 	require.NoError(t, err)
-	(&runsOf{Client: c}).awaitRun(t, byHand.ID, job.RunFailed)
+	(&runsOf{Client: c}).awaitRun(t, byHand.ID, api.RunFailed)
 
 	mended.Store(true)
 	_, err = c.Tasks.Retry(t.Context(), "mended", "the disk is empty")
 	require.NoError(t, err)
-	s.become(t, s.acme, sent["mended"].ID, mesh.Dispatched)
+	s.become(t, s.acme, sent["mended"].ID, api.InboundDispatched)
 	for _, name := range []string{"dead", "failed", "run"} {
 		replayed, err := c.Inbound.Replay(t.Context(), sent[name].ID, api.ReplayRequest{Reason: "the disk is empty"})
 		require.NoError(t, err)
-		require.Equal(t, mesh.Dispatched, replayed.Status, replayed.Why)
+		require.Equal(t, api.InboundDispatched, replayed.Status, replayed.Why)
 		if name == "run" {
 			require.Len(t, replayed.Dispatches, 2)
 			again := replayed.Dispatches[1]
 			require.Equal(t, replayed.Dispatches[0].ID, again.RetryOf)
 			require.NotEqual(t, byHand.ID, again.ID)
-			(&runsOf{Client: c}).awaitRun(t, again.ID, job.RunCompleted)
+			(&runsOf{Client: c}).awaitRun(t, again.ID, api.RunCompleted)
 			require.EqualValues(t, 1, first.Load(), "what had succeeded is not done again")
 			continue
 		}
@@ -567,7 +564,7 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 		require.Empty(t, replayed.Dispatches[0].Died)
 		task, err := c.Tasks.Wait(t.Context(), name, patience)
 		require.NoError(t, err)
-		require.Equal(t, fleet.TaskCompleted, task.Status, task.Why)
+		require.Equal(t, api.TaskCompleted, task.Status, task.Why)
 	}
 	require.Eventually(t, func() bool {
 		n, err := plane.Temporal(t).CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{
@@ -605,7 +602,7 @@ func TestEveryEventHasOneEnd(t *testing.T) {
 	}
 	group.Wait()
 	for _, tenant := range tenants {
-		counts := map[mesh.Status]int{}
+		counts := map[api.InboundStatus]int{}
 		require.Eventually(t, func() bool {
 			events, err := s.of[tenant].Inbound.List(client.InboundQuery{Type: kind}).Take(t.Context(), 0)
 			clear(counts)
@@ -613,10 +610,10 @@ func TestEveryEventHasOneEnd(t *testing.T) {
 				require.Equal(t, tenant, e.Tenant)
 				counts[e.Status]++
 			}
-			return err == nil && len(events) == each && counts[mesh.Received] == 0
+			return err == nil && len(events) == each && counts[api.InboundReceived] == 0
 		}, patience, 200*time.Millisecond, "%v", counts)
-		require.Equal(t, map[mesh.Status]int{mesh.Dispatched: each / 2, mesh.Unmatched: each/2 - each/20,
-			mesh.Quarantined: each / 20}, counts)
+		require.Equal(t, map[api.InboundStatus]int{api.InboundDispatched: each / 2, api.InboundUnmatched: each/2 - each/20,
+			api.InboundQuarantined: each / 20}, counts)
 	}
 }
 
@@ -660,34 +657,34 @@ func TestResultsAreCorrected(t *testing.T) {
 		require.True(t, ok)
 		return n.(*atomic.Int64).Load()
 	}
-	corrected := r.awaitRun(t, r.start(t, "", step(2, "review")).ID, job.RunCompleted)
+	corrected := r.awaitRun(t, r.start(t, "", step(2, "review")).ID, api.RunCompleted)
 	require.EqualValues(t, 3, called(corrected))
 	a := corrected.Entry("a")
 	require.Len(t, a.Corrections, 2)
 	require.Equal(t, []string{"text: maxLength: got 9, want 5", "no x, please"}, a.Corrections[1].Errors)
 	require.Contains(t, string(a.Output), "no x, please", "the errors reached the agent")
 	// What came before the agent was there was handed back.
-	begun := slices.DeleteFunc(a.Attempts, func(a fleet.Attempt) bool { return a.AgentID == "" })
+	begun := slices.DeleteFunc(a.Attempts, func(a api.Attempt) bool { return a.AgentID == "" })
 	require.Len(t, begun, 3)
 
-	failed := r.awaitRun(t, r.start(t, "", step(9, "fail")).ID, job.RunFailed)
+	failed := r.awaitRun(t, r.start(t, "", step(9, "fail")).ID, api.RunFailed)
 	require.EqualValues(t, 3, called(failed), "two corrections follow the first call")
 	require.Contains(t, failed.Why, "no x, please")
 
-	taken := r.awaitRun(t, r.start(t, "", step(9, "review")).ID, job.RunBlocked)
+	taken := r.awaitRun(t, r.start(t, "", step(9, "review")).ID, api.RunBlocked)
 	require.EqualValues(t, 3, called(taken))
 	require.Len(t, taken.Entry("a").Corrections, 3, "the person sees every output")
-	_, err := r.Runs.Step(t.Context(), taken.ID, "a", job.CompleteStep, api.StepRequest{Attempt: 7})
+	_, err := r.Runs.Step(t.Context(), taken.ID, "a", api.CompleteStep, api.StepRequest{Attempt: 7})
 	require.ErrorContains(t, err, "keeps no result of attempt 7")
-	_, err = r.Runs.Step(t.Context(), taken.ID, "a", job.CompleteStep, api.StepRequest{Attempt: 2, Reason: "good enough"})
+	_, err = r.Runs.Step(t.Context(), taken.ID, "a", api.CompleteStep, api.StepRequest{Attempt: 2, Reason: "good enough"})
 	require.NoError(t, err)
-	done := r.awaitRun(t, taken.ID, job.RunCompleted)
+	done := r.awaitRun(t, taken.ID, api.RunCompleted)
 	require.JSONEq(t, `{"text": "xxxxxxxxx", "n": 2}`, string(done.Entry("a").Output))
 
-	again := r.awaitRun(t, r.start(t, "", step(9, "review")).ID, job.RunBlocked)
-	_, err = r.Runs.Step(t.Context(), again.ID, "a", job.RetryStep, api.StepRequest{Reason: "write ok"})
+	again := r.awaitRun(t, r.start(t, "", step(9, "review")).ID, api.RunBlocked)
+	_, err = r.Runs.Step(t.Context(), again.ID, "a", api.RetryStep, api.StepRequest{Reason: "write ok"})
 	require.NoError(t, err)
-	done = r.awaitRun(t, again.ID, job.RunCompleted)
+	done = r.awaitRun(t, again.ID, api.RunCompleted)
 	require.EqualValues(t, 4, called(done))
 	require.Len(t, done.Entry("a").Corrections, 3, "the count of corrections never falls")
 	require.Equal(t, "write ok", done.Entry("a").Note)

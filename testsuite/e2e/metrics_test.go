@@ -14,7 +14,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -31,7 +30,7 @@ func (b *bench) becomes(t *testing.T, name string, labels map[string]string, wan
 // The loss of a leader shows in every metric that it concerns, of gateway, hub and worker.
 func TestMetricsOfAFailover(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, DesiredAgents: 2})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive, DesiredAgents: 2})
 	cluster := map[string]string{"cluster_id": b.cluster}
 	with := func(name, value string) map[string]string {
 		return map[string]string{"cluster_id": b.cluster, name: value}
@@ -74,14 +73,14 @@ func TestMetricsOfAFailover(t *testing.T) {
 	require.EqualValues(t, 1, metric(t, worker, "stella_agent_failover_duration_seconds", cluster))
 	require.EqualValues(t, 1, metric(t, worker, "stella_agent_tasks_transferred_total", cluster))
 	b.finish.Store(true)
-	waitTask(t, b.node.URL, task, fleet.TaskCompleted)
+	waitTask(t, b.node.URL, task, api.TaskCompleted)
 }
 
 // TestEveryMetricIsSeenMoving: each metric of the agents' document goes up or down in an installation by the event that
 // it is about.
 func TestEveryMetricIsSeenMoving(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, DesiredAgents: 2,
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive, DesiredAgents: 2,
 		SelfHealing: quickHealing()})
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	type series struct {
@@ -159,7 +158,7 @@ func TestEveryMetricIsSeenMoving(t *testing.T) {
 		told(true, "cluster_members", append(cluster, "status", "offline")...), told(false, "cluster_health", cluster...),
 		counted("failovers_total", append(cluster, "status", "succeeded")...),
 		counted("failover_duration_seconds", cluster...), counted("tasks_transferred_total", cluster...))
-	moves("a cycle reports that an agent is missing", func() { b.healUntil(t, nil, fleet.HealReport, b.cluster, fleet.HealAct) },
+	moves("a cycle reports that an agent is missing", func() { b.healUntil(t, nil, api.HealReport, b.cluster, api.HealAct) },
 		counted("healing_actions_total", "action_type", "report", "status", "reported"),
 		counted("healing_cycle_duration_seconds"))
 	require.Len(t, moved, 14)
@@ -170,7 +169,7 @@ func TestEveryMetricIsSeenMoving(t *testing.T) {
 func TestMetricsOfTheQueue(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	cluster := map[string]string{"cluster_id": b.cluster}
 	b.submit(t, map[string]any{"type": "fails", "priority": "high", "retry": map[string]any{"max_attempts": 1}})
 	b.becomes(t, "stella_agent_queue_depth", map[string]string{"cluster_id": b.cluster, "priority": "high"}, 1)
@@ -214,10 +213,10 @@ func TestMetricsOfTheQueue(t *testing.T) {
 // The metrics of the Temporal SDK that the dashboards and alerts query are told, by the names that they query.
 func TestSDKMetricsThatAreQueried(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.agent(t, plane.UniqueID("a"))
 	b.finish.Store(true)
-	waitTask(t, b.node.URL, b.submit(t, nil), fleet.TaskCompleted)
+	waitTask(t, b.node.URL, b.submit(t, nil), api.TaskCompleted)
 	// A failed call, and a failed workflow task, are not to be had on demand; their names are made as the others are.
 	for _, name := range []string{"temporal_request_latency_seconds", "temporal_request_total",
 		"temporal_workflow_task_schedule_to_start_latency_seconds",

@@ -22,8 +22,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/payload"
@@ -93,7 +91,7 @@ func TestModelsFailOver(t *testing.T) {
 			"a": {Kind: "openai", URL: a.URL, KeyEnv: "E2E_MODEL_KEY"}, "b": {Kind: "openai", URL: b.URL, KeyEnv: "E2E_MODEL_KEY"}}}
 		n := newNetwork()
 		var own atomic.Pointer[agent.Agent]
-		models, err := modeltask.New(file, func(name string, access fleet.ProviderAccess) error {
+		models, err := modeltask.New(file, func(name string, access api.ProviderAccess) error {
 			if a := own.Load(); a != nil {
 				return a.SetProvider(name, access)
 			}
@@ -110,13 +108,13 @@ func TestModelsFailOver(t *testing.T) {
 	submit := func(say string, timeout time.Duration) string {
 		text, err := json.Marshal(payload.Model{Messages: []modeltask.Message{{Role: "user", Content: say}}})
 		require.NoError(t, err)
-		task, err := r.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: modeltask.Type,
-			Cluster: r.cluster, Payload: text, Timeout: fleet.Duration(timeout),
-			Routes: []fleet.Route{{Provider: "a", Model: "m"}, {Provider: "b", Model: "m"}}}})
+		task, err := r.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: modeltask.Type,
+			Cluster: r.cluster, Payload: text, Timeout: api.Duration(timeout),
+			Routes: []api.Route{{Provider: "a", Model: "m"}, {Provider: "b", Model: "m"}}}})
 		require.NoError(t, err)
 		return task.ID
 	}
-	ended := func(id string, status fleet.TaskStatus) *api.Task {
+	ended := func(id string, status api.TaskStatus) *api.Task {
 		t.Helper()
 		task, err := r.Tasks.Wait(t.Context(), id, patience)
 		require.NoError(t, err)
@@ -128,7 +126,7 @@ func TestModelsFailOver(t *testing.T) {
 		ids[say] = submit(say, 3*time.Second)
 	}
 	for say, calls := range map[string][2]int{"hello": {1, 0}, "a fails": {1, 1}, "a knows no key": {1, 1}, "a hangs": {1, 1}} {
-		task := ended(ids[say], fleet.TaskCompleted)
+		task := ended(ids[say], api.TaskCompleted)
 		require.Equal(t, calls, [2]int{a.called(say), b.called(say)}, say)
 		require.Len(t, task.Attempts, calls[0]+calls[1], say)
 		var result modeltask.Result
@@ -138,7 +136,7 @@ func TestModelsFailOver(t *testing.T) {
 		require.Equal(t, []int{5, 2, last.Number}, []int{result.Invocation.InputTokens, result.Invocation.OutputTokens,
 			result.Invocation.Attempt}, say)
 	}
-	refused := ended(ids["a refuses"], fleet.TaskFailed)
+	refused := ended(ids["a refuses"], api.TaskFailed)
 	require.Equal(t, [2]int{1, 0}, [2]int{a.called("a refuses"), b.called("a refuses")}, "no other provider is asked")
 	require.Equal(t, "refused", refused.Attempts[0].ErrorType)
 
@@ -147,11 +145,11 @@ func TestModelsFailOver(t *testing.T) {
 	require.Eventually(t, func() bool { return a.called(lost) == 1 }, patience, 20*time.Millisecond)
 	serve()
 	first.cut()
-	moved := ended(ids[lost], fleet.TaskCompleted)
-	require.Equal(t, fleet.AttemptLost, moved.Attempts[0].Outcome)
+	moved := ended(ids[lost], api.TaskCompleted)
+	require.Equal(t, api.AttemptLost, moved.Attempts[0].Outcome)
 	require.Equal(t, [2]int{1, 1}, [2]int{a.called(lost), b.called(lost)})
 	ids["a limits"] = submit("a limits", time.Minute)
-	limited := ended(ids["a limits"], fleet.TaskCompleted)
+	limited := ended(ids["a limits"], api.TaskCompleted)
 	require.Equal(t, "rate_limited", limited.Attempts[0].ErrorType)
 	require.Equal(t, [2]int{1, 1}, [2]int{a.called("a limits"), b.called("a limits")})
 
@@ -237,7 +235,7 @@ func TestModelsUseTools(t *testing.T) {
 	tools := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return desk }, nil))
 	t.Cleanup(tools.Close)
 	t.Cleanup(func() { close(free) })
-	ignore := func(string, fleet.ProviderAccess) error { return nil }
+	ignore := func(string, api.ProviderAccess) error { return nil }
 	serve := func() *network {
 		providers := &modeltask.File{Providers: map[string]*modeltask.Provider{"local": {Kind: "openai", URL: model.URL}}}
 		servers := &mcptool.File{Servers: map[string]*mcptool.Server{"desk": {URL: tools.URL,
@@ -268,16 +266,16 @@ func TestModelsUseTools(t *testing.T) {
 	require.Eventually(t, func() bool { return commented.Load() == 1 }, patience, 20*time.Millisecond)
 	serve()
 	first.cut()
-	blocked := r.awaitRun(t, id, job.RunBlocked)
+	blocked := r.awaitRun(t, id, api.RunBlocked)
 	lost := blocked.Entry("ask").Elements[2]
-	require.Equal(t, []any{job.StepBlocked, "add_comment", 1}, []any{lost.Status, lost.Tool, blocked.Entry("ask").Turns})
+	require.Equal(t, []any{api.StepBlocked, "add_comment", 1}, []any{lost.Status, lost.Tool, blocked.Entry("ask").Turns})
 	task, err := r.Tasks.Get(t.Context(), lost.TaskID)
 	require.NoError(t, err)
-	require.Equal(t, []any{mcptool.Type, fleet.TaskReview}, []any{task.Type, task.Status})
+	require.Equal(t, []any{mcptool.Type, api.TaskReview}, []any{task.Type, task.Status})
 	_, err = r.Tasks.Review(t.Context(), lost.TaskID, api.ReviewTaskRequest{
-		Decision: fleet.ReviewCompleted, Result: json.RawMessage(`{"content": [{"type": "text", "text": "C-1"}]}`)})
+		Decision: api.ReviewCompleted, Result: json.RawMessage(`{"content": [{"type": "text", "text": "C-1"}]}`)})
 	require.NoError(t, err)
-	done := r.awaitRun(t, id, job.RunCompleted)
+	done := r.awaitRun(t, id, api.RunCompleted)
 	require.JSONEq(t, `{"answer": "commented on T-7"}`, string(done.Entry("ask").Output))
 	require.Equal(t, []int64{3, 1, 1}, []int64{asked.Load(), found.Load(), commented.Load()})
 	require.Equal(t, 15, done.Tokens)
@@ -288,7 +286,7 @@ func TestModelsUseTools(t *testing.T) {
 	require.Equal(t, "error: there is no such tool; there are find_ticket, add_comment", last[4]["content"])
 	require.Equal(t, "C-1", last[6]["content"])
 
-	stopped := r.awaitRun(t, ask(loops), job.RunBlocked)
+	stopped := r.awaitRun(t, ask(loops), api.RunBlocked)
 	require.Contains(t, stopped.Why, "its model still calls tools in turn 4, and max_turns is 4")
 	require.Equal(t, []int64{4, 4}, []int64{looped.Load(), found.Load()}, "the tools of the last turn are not called")
 }

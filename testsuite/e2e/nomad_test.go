@@ -22,8 +22,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -87,7 +85,7 @@ func (c *crew) act(agentID string) agent.Handler {
 }
 
 // actors defines a job whose instances act.
-func (c *crew) actors(t *testing.T, name string, kind job.Type, as, instances, more string) {
+func (c *crew) actors(t *testing.T, name string, kind api.JobType, as, instances, more string) {
 	t.Helper()
 	c.put(t, name, fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: act, payload: %s}%s}\n%s\n", name,
 		kind, c.cluster, as, instances, more))
@@ -175,15 +173,15 @@ func TestNomad6864HealthyInstancesAreNotStoppedWhileNewOnesFail(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			name := plane.UniqueID("j")
-			c.actors(t, name, job.Service, "well", ", count: 3"+health("/well", ""), "update: {"+quickly+"}")
-			c.deployed(t, name, 1, job.DeploymentSuccessful)
-			c.actors(t, name, job.Service, v2[0], ", count: 3"+v2[1], "update: {max_parallel: 2, "+hasty+"}")
-			require.Contains(t, c.deployed(t, name, 2, job.DeploymentFailed).Reason, "was not healthy within 2s")
+			c.actors(t, name, api.JobService, "well", ", count: 3"+health("/well", ""), "update: {"+quickly+"}")
+			c.deployed(t, name, 1, api.DeploymentSuccessful)
+			c.actors(t, name, api.JobService, v2[0], ", count: 3"+v2[1], "update: {max_parallel: 2, "+hasty+"}")
+			require.Contains(t, c.deployed(t, name, 2, api.DeploymentFailed).Reason, "was not healthy within 2s")
 			var left []api.JobInstance
 			require.True(t, assertEventually(func() bool { // a check may be late where the machine is busy
 				left = c.await(t, name, "0 running, 1 running, 2 running")
 				return !slices.ContainsFunc(left, func(i api.JobInstance) bool {
-					return i.Version != 1 || i.Health != fleet.InstancePassing
+					return i.Version != 1 || i.Health != api.InstancePassing
 				})
 			}), "%+v", left)
 			c.untouched(t, name, 1, 3)
@@ -200,15 +198,15 @@ func TestNomad10465AFailedCanaryEndsTheDeployment(t *testing.T) {
 	health, sick := checked(t)
 	begin := func(t *testing.T, as, update string) (name string) {
 		name = plane.UniqueID("j")
-		c.actors(t, name, job.Service, "well", ", count: 3", "update: {"+quickly+"}")
-		c.deployed(t, name, 1, job.DeploymentSuccessful)
-		c.actors(t, name, job.Service, as, ", count: 3"+health("/turns", ""), "update: {canary: 1, "+update+"}")
+		c.actors(t, name, api.JobService, "well", ", count: 3", "update: {"+quickly+"}")
+		c.deployed(t, name, 1, api.DeploymentSuccessful)
+		c.actors(t, name, api.JobService, as, ", count: 3"+health("/turns", ""), "update: {canary: 1, "+update+"}")
 		return name
 	}
 	t.Run("it cannot run", func(t *testing.T) {
 		t.Parallel()
 		name := begin(t, "crash-for-good", "promote: auto, revert: true, "+hasty)
-		require.True(t, c.deployed(t, name, 3, job.DeploymentSuccessful).Revert)
+		require.True(t, c.deployed(t, name, 3, api.DeploymentSuccessful).Revert)
 		c.await(t, name, "0 running, 1 running, 2 running")
 		c.untouched(t, name, 1, 3)
 	})
@@ -217,7 +215,7 @@ func TestNomad10465AFailedCanaryEndsTheDeployment(t *testing.T) {
 		name := begin(t, "crash", "promote: auto, "+hasty)
 		_, err := c.Jobs.Scale(t.Context(), name, 2)
 		require.NoError(t, err)
-		require.Contains(t, c.deployed(t, name, 2, job.DeploymentFailed).Reason, "instance 0 was not healthy")
+		require.Contains(t, c.deployed(t, name, 2, api.DeploymentFailed).Reason, "instance 0 was not healthy")
 		for _, i := range c.await(t, name, "0 running, 1 running") {
 			require.Equal(t, 1, i.Version)
 		}
@@ -225,10 +223,10 @@ func TestNomad10465AFailedCanaryEndsTheDeployment(t *testing.T) {
 	t.Run("it was well", func(t *testing.T) {
 		t.Parallel()
 		name := begin(t, "well", quickly+", healthy_within: 10s")
-		c.deployed(t, name, 2, job.DeploymentWaiting)
+		c.deployed(t, name, 2, api.DeploymentWaiting)
 		c.untouched(t, name, 2, 1)
 		sick.Store(true)
-		require.Contains(t, c.deployed(t, name, 2, job.DeploymentFailed).Reason, "it is failing")
+		require.Contains(t, c.deployed(t, name, 2, api.DeploymentFailed).Reason, "it is failing")
 		c.untouched(t, name, 1, 3)
 	})
 }
@@ -238,12 +236,12 @@ func TestNomad10882ARevertIsImmediateAndHasNoCanaries(t *testing.T) {
 	c := newCrew(t)
 	c.agent(t, plane.UniqueID("a"))
 	name := plane.UniqueID("j")
-	c.actors(t, name, job.Service, "well", ", count: 2", "update: {canary: 1, "+quickly+"}")
-	c.deployed(t, name, 1, job.DeploymentSuccessful)
+	c.actors(t, name, api.JobService, "well", ", count: 2", "update: {canary: 1, "+quickly+"}")
+	c.deployed(t, name, 1, api.DeploymentSuccessful)
 
 	t.Log("after a failure nothing begins that still runs")
-	c.actors(t, name, job.Service, "crash", ", count: 2", "update: {canary: 1, revert: true, "+hasty+"}")
-	revert := c.deployed(t, name, 3, job.DeploymentSuccessful)
+	c.actors(t, name, api.JobService, "crash", ", count: 2", "update: {canary: 1, revert: true, "+hasty+"}")
+	revert := c.deployed(t, name, 3, api.DeploymentSuccessful)
 	require.Less(t, revert.EndedAt.Sub(revert.StartedAt), 10*time.Second)
 	require.True(t, revert.Revert)
 	c.await(t, name, "0 running, 1 running")
@@ -251,14 +249,14 @@ func TestNomad10882ARevertIsImmediateAndHasNoCanaries(t *testing.T) {
 	require.Empty(t, c.acted(name, 3))
 
 	t.Log("what was promoted is put back, and nobody is asked for canaries")
-	c.actors(t, name, job.Service, "well", ", count: 2, service: {name: "+name+"}",
+	c.actors(t, name, api.JobService, "well", ", count: 2, service: {name: "+name+"}",
 		"update: {canary: 1, promote: auto, "+quickly+"}")
-	c.deployed(t, name, 4, job.DeploymentSuccessful)
+	c.deployed(t, name, 4, api.DeploymentSuccessful)
 	_, err := c.Jobs.Revert(t.Context(), name, 3)
 	require.NoError(t, err)
-	revert = c.deployed(t, name, 5, job.DeploymentSuccessful)
+	revert = c.deployed(t, name, 5, api.DeploymentSuccessful)
 	require.Nil(t, revert.Promoted)
-	require.Equal(t, []job.VersionCount{{Version: 5, Instances: 2, Healthy: 2}}, revert.Counts)
+	require.Equal(t, []api.VersionCount{{Version: 5, Instances: 2, Healthy: 2}}, revert.Counts)
 	c.untouched(t, name, 5, 2)
 }
 
@@ -272,16 +270,16 @@ func TestNomad3644SystemJobsHaveDeploymentsHealthAndReverts(t *testing.T) {
 	}
 	health, _ := checked(t)
 	name := plane.UniqueID("j")
-	c.actors(t, name, job.System, "well", health("/well", ""), "update: {"+quickly+"}")
-	c.deployed(t, name, 1, job.DeploymentSuccessful)
+	c.actors(t, name, api.JobSystem, "well", health("/well", ""), "update: {"+quickly+"}")
+	c.deployed(t, name, 1, api.DeploymentSuccessful)
 
 	t.Log("one that is never well is put back, and only the first agent has seen it")
-	c.actors(t, name, job.System, "well", health("/sick", ""), "update: {revert: true, "+hasty+"}")
-	c.deployed(t, name, 3, job.DeploymentSuccessful)
+	c.actors(t, name, api.JobSystem, "well", health("/sick", ""), "update: {revert: true, "+hasty+"}")
+	c.deployed(t, name, 3, api.DeploymentSuccessful)
 	j, err := c.Jobs.Get(t.Context(), name, 0)
 	require.NoError(t, err)
 	failed := j.Deployments[1]
-	require.Equal(t, job.DeploymentFailed, failed.Status)
+	require.Equal(t, api.DeploymentFailed, failed.Status)
 	require.Contains(t, failed.Reason, "instance "+agents[0]+" was not healthy within 2s")
 	require.Equal(t, 1, failed.RevertedTo)
 	for _, s := range c.acted(name, 2) {
@@ -292,15 +290,15 @@ func TestNomad3644SystemJobsHaveDeploymentsHealthAndReverts(t *testing.T) {
 	}
 
 	t.Log("one that is well is on one agent after the other")
-	c.actors(t, name, job.System, "well", health("/well", ", unhealthy_after: 2"), "update: {"+quickly+"}")
-	c.deployed(t, name, 4, job.DeploymentSuccessful)
+	c.actors(t, name, api.JobSystem, "well", health("/well", ", unhealthy_after: 2"), "update: {"+quickly+"}")
+	c.deployed(t, name, 4, api.DeploymentSuccessful)
 	var order []string
 	for _, s := range c.acted(name, 4) {
 		order = append(order, s.agent)
 	}
 	require.Equal(t, agents, order)
 	for _, i := range c.await(t, name, strings.Join(agents, " running, ")+" running") {
-		require.Equal(t, fleet.InstancePassing, i.Health)
+		require.Equal(t, api.InstancePassing, i.Health)
 	}
 }
 
@@ -309,18 +307,18 @@ func TestNomad3230UnhealthyInstancesAreReplacedFirst(t *testing.T) {
 	c := newCrew(t)
 	c.agent(t, plane.UniqueID("a"))
 	name := plane.UniqueID("j")
-	c.actors(t, name, job.Service, "2-crashes", ", count: 4",
+	c.actors(t, name, api.JobService, "2-crashes", ", count: 4",
 		"recovery: {mode: local_restart, restart: {delay: 1h, max_delay: 1h}}")
 	require.True(t, assertEventually(func() bool { // the job knows of each whether it is well
 		for _, i := range c.await(t, name, "0 running, 1 running, 2 retry_wait, 3 running") {
-			if (i.Instance.Health == fleet.InstancePassing) != (i.Name != "2") {
+			if (i.Instance.Health == api.InstancePassing) != (i.Name != "2") {
 				return false
 			}
 		}
 		return true
 	}))
-	c.actors(t, name, job.Service, "well", ", count: 4", "update: {"+quickly+"}")
-	c.deployed(t, name, 2, job.DeploymentSuccessful)
+	c.actors(t, name, api.JobService, "well", ", count: 4", "update: {"+quickly+"}")
+	c.deployed(t, name, 2, api.DeploymentSuccessful)
 	var order []string
 	for _, s := range c.acted(name, 2) {
 		order = append(order, s.instance)
@@ -351,7 +349,7 @@ func TestNomad15603OnlyHealthyInstancesAreFound(t *testing.T) {
 	passing := func(n int) func() bool {
 		return func() bool { return len(found(client.ServiceQuery{})) == n }
 	}
-	name := c.apply(t, job.Service, health(", on_unhealthy: none"))
+	name := c.apply(t, api.JobService, health(", on_unhealthy: none"))
 	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
 	one := found(client.ServiceQuery{Tag: "v1"})[0]
 	require.Equal(t, []string{name, "0", a, "127.0.0.1:" + port}, []string{one.Job, one.Instance, one.Agent, one.Address})
@@ -367,13 +365,13 @@ func TestNomad15603OnlyHealthyInstancesAreFound(t *testing.T) {
 	changed, err := c.Services.Get(t.Context(), service, client.ServiceQuery{Index: known.Index, Wait: time.Minute})
 	require.NoError(t, err)
 	require.Empty(t, changed.Instances)
-	require.Equal(t, fleet.InstanceFailing, found(client.ServiceQuery{Any: true})[0].Health)
+	require.Equal(t, api.InstanceFailing, found(client.ServiceQuery{Any: true})[0].Health)
 	require.Len(t, c.of("0"), 1, "its definition says that it goes on")
 	sick.Store(false)
 	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
 
 	t.Log("the same with the default: it begins again")
-	c.define(t, name, job.Service, health(""))
+	c.define(t, name, api.JobService, health(""))
 	c.waitBegins(t, "0", 2)
 	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
 	sick.Store(true)
@@ -390,7 +388,7 @@ func TestNomad15603OnlyHealthyInstancesAreFound(t *testing.T) {
 // restart of the hub.
 func TestNomad6708GPUsAreSharedByMemory(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	agents := []string{plane.UniqueID("a"), plane.UniqueID("b")}
 	for _, id := range agents {
 		b.offering(t, id, gpu24)
@@ -401,12 +399,12 @@ func TestNomad6708GPUsAreSharedByMemory(t *testing.T) {
 	seventh := b.submit(t, gpu("8Gi"))
 	const full = "too little is free of gpu memory 8Gi on 2 agents"
 	b.blocked(t, seventh, full)
-	before := map[string]map[string]fleet.Allocation{}
+	before := map[string]map[string]api.Allocation{}
 	for _, id := range agents {
 		before[id] = b.held(t, id)
 		require.Len(t, before[id], 3)
 		for _, a := range before[id] {
-			require.Equal(t, fleet.Allocation{Devices: []fleet.DeviceShare{{Kind: "gpu", Vendor: "nvidia",
+			require.Equal(t, api.Allocation{Devices: []api.DeviceShare{{Kind: "gpu", Vendor: "nvidia",
 				Memory: "8Gi"}}}, a)
 		}
 	}
@@ -421,7 +419,7 @@ func TestNomad6708GPUsAreSharedByMemory(t *testing.T) {
 	b.blocked(t, seventh, full)
 	b.finish.Store(true)
 	done := getTask(t, b.node.URL, seventh, "20s")
-	require.Equal(t, fleet.TaskCompleted, done.Status)
+	require.Equal(t, api.TaskCompleted, done.Status)
 	require.Len(t, done.Attempts, 1)
 	require.Equal(t, 1, done.Attempts[0].Number, "it was never offered in vain")
 }
@@ -431,13 +429,13 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	static := freePorts(t, 5)
-	c.offer = &fleet.Inventory{Ports: fmt.Sprintf("%d-%d", static+1, static+4)}
+	c.offer = &api.Inventory{Ports: fmt.Sprintf("%d-%d", static+1, static+4)}
 	c.agent(t, plane.UniqueID("a"))
 	const ranged = ", place: {ports: {http: {}}}"
 	fixed := fmt.Sprintf(", place: {ports: {http: {static: %d}}}", static)
 	stop := func(kind, place string) (name string) {
 		name = plane.UniqueID(kind)
-		c.actors(t, name, job.Service, "slow", place+", stop: {grace: 1m}", "")
+		c.actors(t, name, api.JobService, "slow", place+", stop: {grace: 1m}", "")
 		c.untouched(t, name, 1, 1)
 		_, err := c.Jobs.Stop(t.Context(), name, "")
 		require.NoError(t, err)
@@ -445,9 +443,9 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 	}
 	dying := map[string]string{"ranged": stop("ranged", ranged), "fixed": stop("fixed", fixed)}
 	others, waits, late := plane.UniqueID("others"), plane.UniqueID("waits"), plane.UniqueID("late")
-	c.actors(t, others, job.Service, "well", ranged+", count: 3", "")
-	c.actors(t, waits, job.Service, "well", fixed, "")
-	c.actors(t, late, job.Service, "well", ranged, "")
+	c.actors(t, others, api.JobService, "well", ranged+", count: 3", "")
+	c.actors(t, waits, api.JobService, "well", fixed, "")
+	c.actors(t, late, api.JobService, "well", ranged, "")
 	c.await(t, others, "0 running, 1 running, 2 running")
 	c.why(t, waits, fmt.Sprintf("too little is free of port %d", static))
 	c.why(t, late, "too little is free of a port of its range")
@@ -472,23 +470,23 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 func TestNomad18509SlowEndsDoNotBlockDeployments(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	c.offer = &fleet.Inventory{}
+	c.offer = &api.Inventory{}
 	c.agent(t, plane.UniqueID("a"))
 	system, service := plane.UniqueID("s"), plane.UniqueID("j")
 	place := fmt.Sprintf(", stop: {grace: 1m}, place: {ports: {http: {static: %d}}}", freePorts(t, 1))
-	c.actors(t, system, job.System, "slow", place, "update: {"+quickly+"}")
-	c.actors(t, service, job.Service, "well", "", "update: {"+quickly+"}")
-	c.deployed(t, system, 1, job.DeploymentSuccessful)
-	c.deployed(t, service, 1, job.DeploymentSuccessful)
-	c.actors(t, system, job.System, "well", place, "update: {"+quickly+"}")
-	c.actors(t, service, job.Service, "well", ", stop: {grace: 1m}, service: {name: "+service+"}",
+	c.actors(t, system, api.JobSystem, "slow", place, "update: {"+quickly+"}")
+	c.actors(t, service, api.JobService, "well", "", "update: {"+quickly+"}")
+	c.deployed(t, system, 1, api.DeploymentSuccessful)
+	c.deployed(t, service, 1, api.DeploymentSuccessful)
+	c.actors(t, system, api.JobSystem, "well", place, "update: {"+quickly+"}")
+	c.actors(t, service, api.JobService, "well", ", stop: {grace: 1m}, service: {name: "+service+"}",
 		"update: {"+quickly+"}")
-	c.deployed(t, service, 2, job.DeploymentSuccessful)
-	c.deployed(t, system, 2, job.DeploymentRunning)
+	c.deployed(t, service, 2, api.DeploymentSuccessful)
+	c.deployed(t, system, 2, api.DeploymentRunning)
 	c.untouched(t, system, 1, 1)
 	require.Empty(t, c.acted(system, 2), "the port is not free yet")
 	close(c.die)
-	c.deployed(t, system, 2, job.DeploymentSuccessful)
+	c.deployed(t, system, 2, api.DeploymentSuccessful)
 	c.untouched(t, system, 2, 1)
 }
 
@@ -498,30 +496,30 @@ func TestNomad18509SlowEndsDoNotBlockDeployments(t *testing.T) {
 func TestNomad2067CanariesWithAStaticPort(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	c.offer = &fleet.Inventory{}
+	c.offer = &api.Inventory{}
 	c.agent(t, plane.UniqueID("a"))
 	first := freePorts(t, 2)
 	place := func(port int) string { return fmt.Sprintf(", place: {ports: {http: {static: %d}}}", port) }
 	system, service := plane.UniqueID("s"), plane.UniqueID("j")
-	c.actors(t, system, job.System, "well", place(first), "update: {"+quickly+"}")
-	c.actors(t, service, job.Service, "well", place(first+1), "update: {"+quickly+"}")
-	c.deployed(t, system, 1, job.DeploymentSuccessful)
-	c.deployed(t, service, 1, job.DeploymentSuccessful)
+	c.actors(t, system, api.JobSystem, "well", place(first), "update: {"+quickly+"}")
+	c.actors(t, service, api.JobService, "well", place(first+1), "update: {"+quickly+"}")
+	c.deployed(t, system, 1, api.DeploymentSuccessful)
+	c.deployed(t, service, 1, api.DeploymentSuccessful)
 
-	c.actors(t, system, job.System, "well", place(first)+", stop: {grace: 6s}", "update: {canary: 1, "+quickly+"}")
-	c.deployed(t, system, 2, job.DeploymentWaiting)
+	c.actors(t, system, api.JobSystem, "well", place(first)+", stop: {grace: 6s}", "update: {canary: 1, "+quickly+"}")
+	c.deployed(t, system, 2, api.DeploymentWaiting)
 	_, err := c.Jobs.Promote(t.Context(), system, "")
 	require.NoError(t, err)
-	c.deployed(t, system, 2, job.DeploymentSuccessful)
+	c.deployed(t, system, 2, api.DeploymentSuccessful)
 	c.untouched(t, system, 2, 1)
 
 	next := place(first+1) + ", stop: {grace: 6s}"
-	c.actors(t, service, job.Service, "well", next, "update: {canary: 1, healthy_after: 200ms, healthy_within: 4s}")
+	c.actors(t, service, api.JobService, "well", next, "update: {canary: 1, healthy_after: 200ms, healthy_within: 4s}")
 	c.why(t, service, fmt.Sprintf("too little is free of port %d", first+1))
-	require.Contains(t, c.deployed(t, service, 2, job.DeploymentFailed).Reason, "it runs on no agent")
+	require.Contains(t, c.deployed(t, service, 2, api.DeploymentFailed).Reason, "it runs on no agent")
 	c.untouched(t, service, 1, 1)
-	c.actors(t, service, job.Service, "well", next, "update: {order: stop_first, "+quickly+"}")
-	c.deployed(t, service, 3, job.DeploymentSuccessful)
+	c.actors(t, service, api.JobService, "well", next, "update: {order: stop_first, "+quickly+"}")
+	c.deployed(t, service, 3, api.DeploymentSuccessful)
 	c.untouched(t, service, 3, 1)
 }
 
@@ -535,16 +533,16 @@ func TestNomad24824WhyNothingIsPlaced(t *testing.T) {
 	}
 	wants := func(memory string) string { return ", place: {devices: [{kind: gpu, memory: " + memory + "}]}" }
 	large, full, nowhere := plane.UniqueID("large"), plane.UniqueID("full"), plane.UniqueID("nowhere")
-	c.actors(t, large, job.Service, "well", wants("64Gi"), "")
+	c.actors(t, large, api.JobService, "well", wants("64Gi"), "")
 	c.why(t, large, "it lacks gpu memory 64Gi on 2 agents")
-	c.actors(t, full, job.Service, "well", wants("20Gi")+", count: 3", "")
+	c.actors(t, full, api.JobService, "well", wants("20Gi")+", count: 3", "")
 	c.why(t, full, "too little is free of gpu memory 20Gi on 2 agents")
 	c.untouched(t, full, 1, 2)
-	c.actors(t, nowhere, job.Service, "well", ", place: {capabilities: [none-has]}", "")
+	c.actors(t, nowhere, api.JobService, "well", ", place: {capabilities: [none-has]}", "")
 	c.why(t, nowhere, "none-has")
 
 	t.Log("none of that counts, and it is over once an agent has room")
-	c.offer = &fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Memory: "96Gi"}}} // full takes 20
+	c.offer = &api.Inventory{Devices: []api.Device{{Kind: "gpu", Memory: "96Gi"}}} // full takes 20
 	c.agent(t, plane.UniqueID("b"))
 	placed := c.await(t, large, "0 running")
 	c.untouched(t, large, 1, 1)
@@ -578,7 +576,7 @@ func TestNomad16515ADisconnectPolicyHeedsDoNotReschedule(t *testing.T) {
 			require.Eventually(t, func() bool { return c.await(t, name, "0 running")[0].Agent == first }, patience,
 				20*time.Millisecond, "its hub has told who has it")
 			c.agent(t, second)
-			connection := func() fleet.Connection {
+			connection := func() api.Connection {
 				var a api.Agent
 				call(t, http.MethodGet, c.node.URL+"/api/v1/agents/"+first, nil, &a)
 				return a.Connection
@@ -595,19 +593,19 @@ func TestNomad16515ADisconnectPolicyHeedsDoNotReschedule(t *testing.T) {
 				now = nil
 				c.await(t, name, "0 blocked") // a person decides
 			default:
-				seen := map[fleet.Connection]bool{}
+				seen := map[api.Connection]bool{}
 				require.Eventually(t, func() bool {
 					is := connection()
 					seen[is] = true
-					return is == fleet.Disconnected
+					return is == api.Disconnected
 				}, patience, 20*time.Millisecond)
 				delete(seen, "") // no answer
-				require.Subset(t, []fleet.Connection{fleet.Connected, fleet.Reconnecting, fleet.Disconnected},
+				require.Subset(t, []api.Connection{api.Connected, api.Reconnecting, api.Disconnected},
 					slices.Collect(maps.Keys(seen)))
 				require.Equal(t, now, c.servers("0"), "its process goes on")
 			}
 			wire.heal()
-			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, fleet.Connected, connection()) }, patience,
+			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, api.Connected, connection()) }, patience,
 				20*time.Millisecond)
 			require.Eventually(t, func() bool { return slices.Equal(now, c.servers("0")) }, patience, 20*time.Millisecond,
 				"what no longer counts is stopped")

@@ -13,13 +13,12 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // offering starts an agent with eight slots that offers this to tasks.
-func (b *bench) offering(t *testing.T, id string, offer fleet.Inventory) {
+func (b *bench) offering(t *testing.T, id string, offer api.Inventory) {
 	t.Helper()
 	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 8, Resources: &offer,
 		StopTimeout: time.Millisecond}, map[string]agent.Handler{"hold": b.hold(id)})
@@ -30,7 +29,7 @@ func (b *bench) offering(t *testing.T, id string, offer fleet.Inventory) {
 }
 
 // held is what an agent's tasks have of it, by task; nil: its hub does not say.
-func (b *bench) held(t *testing.T, id string) map[string]fleet.Allocation {
+func (b *bench) held(t *testing.T, id string) map[string]api.Allocation {
 	t.Helper()
 	var a api.Agent
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id+"?view=full", nil, &a)
@@ -38,7 +37,7 @@ func (b *bench) held(t *testing.T, id string) map[string]fleet.Allocation {
 	if a.CurrentTasks == nil {
 		return nil
 	}
-	held := map[string]fleet.Allocation{}
+	held := map[string]api.Allocation{}
 	for _, task := range a.CurrentTasks {
 		held[task.TaskID] = *task.Allocation
 	}
@@ -53,12 +52,12 @@ func (b *bench) blocked(t *testing.T, id, words string) {
 		waiting = getTask(t, b.node.URL, id, "0s")
 		return strings.Contains(waiting.Why, words)
 	}, patience, 20*time.Millisecond, "%s waits because %s", id, words)
-	require.Equal(t, fleet.TaskQueued, waiting.Status)
+	require.Equal(t, api.TaskQueued, waiting.Status)
 	require.Empty(t, waiting.Attempts)
 	require.Empty(t, b.begins(id))
 }
 
-var gpu24 = fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Vendor: "nvidia", Memory: "24Gi"}}}
+var gpu24 = api.Inventory{Devices: []api.Device{{Kind: "gpu", Vendor: "nvidia", Memory: "24Gi"}}}
 
 func gpu(device string) map[string]any {
 	return map[string]any{"place": map[string]any{"devices": []any{map[string]any{"kind": "gpu", "memory": device}}}}
@@ -66,7 +65,7 @@ func gpu(device string) map[string]any {
 
 func TestGPUsThatAreNotShared(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	for _, prefix := range []string{"a", "b"} {
 		b.offering(t, plane.UniqueID(prefix), gpu24)
 	}
@@ -83,7 +82,7 @@ func TestGPUsThatAreNotShared(t *testing.T) {
 // TestWhatFitsNowhereBeginsOnceAnAgentHasIt waits for the agent, not for the end of a backoff.
 func TestWhatFitsNowhereBeginsOnceAnAgentHasIt(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.offering(t, plane.UniqueID("a"), gpu24)
 	b.agent(t, plane.UniqueID("plain"))
 	large := b.submit(t, gpu("64Gi"))
@@ -94,7 +93,7 @@ func TestWhatFitsNowhereBeginsOnceAnAgentHasIt(t *testing.T) {
 	b.blocked(t, large, "it lacks gpu memory 64Gi")
 	able := plane.UniqueID("b")
 	joined := time.Now()
-	b.offering(t, able, fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Memory: "80Gi"}}})
+	b.offering(t, able, api.Inventory{Devices: []api.Device{{Kind: "gpu", Memory: "80Gi"}}})
 	begun := b.waitBegins(t, large, 1)
 	t.Logf("it began %s after the agent that has it came", begun[0].at.Sub(joined).Round(time.Millisecond))
 	require.Equal(t, able, begun[0].agent)
@@ -107,9 +106,9 @@ func TestStaticPortIsHadOnceOnAHost(t *testing.T) {
 	t.Parallel()
 	port, err := freeport.Row(1)
 	require.NoError(t, err)
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	for _, prefix := range []string{"a", "b"} {
-		b.offering(t, plane.UniqueID(prefix), fleet.Inventory{})
+		b.offering(t, plane.UniqueID(prefix), api.Inventory{})
 	}
 	static := map[string]any{"place": map[string]any{"ports": map[string]any{"http": map[string]any{"static": port}}}}
 	first := b.submit(t, static)
@@ -122,12 +121,12 @@ func TestStaticPortIsHadOnceOnAHost(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 	require.Empty(t, b.begins(second))
 	b.finish.Store(true)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, second, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, second, "20s").Status)
 }
 
 func TestBadPlacesAreRefused(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	for want, place := range map[string]any{
 		`place.devices[0].memory must be an amount of bytes, like "512Mi" or "4Gi"`: gpu("8 apples")["place"],
 		`place.resources.cpu must be a number of cores, like "2", "0.5" or "500m"`: map[string]any{
@@ -147,10 +146,10 @@ func TestCommandsGetVolumesAndDevices(t *testing.T) {
 	t.Parallel()
 	c, folder := newCrew(t), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "weights"), nil, 0o600))
-	c.offer = &fleet.Inventory{}
+	c.offer = &api.Inventory{}
 	c.agent(t, plane.UniqueID("plain"))
-	c.offer = &fleet.Inventory{Volumes: []fleet.Volume{{Name: "models", Path: folder}},
-		Devices: []fleet.Device{{Kind: "gpu", Index: 2}, {Kind: "gpu", Index: 3}, {Kind: "gpu", Index: 5}}}
+	c.offer = &api.Inventory{Volumes: []api.Volume{{Name: "models", Path: folder}},
+		Devices: []api.Device{{Kind: "gpu", Index: 2}, {Kind: "gpu", Index: 3}, {Kind: "gpu", Index: 5}}}
 	able := plane.UniqueID("able")
 	c.agent(t, able)
 	id := submit(t, c.node.URL, map[string]any{"cluster": c.cluster, "type": agent.ExecType,
@@ -159,7 +158,7 @@ func TestCommandsGetVolumesAndDevices(t *testing.T) {
 		"place": map[string]any{"volumes": []any{map[string]any{"name": "models"}},
 			"devices": []any{map[string]any{"kind": "gpu", "count": 2, "share": false}}}})
 	done := getTask(t, c.node.URL, id, "20s")
-	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+	require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 	require.Contains(t, string(done.Result), `"2,3 weights\n"`)
 	require.Equal(t, able, done.Attempts[0].AgentID)
 }

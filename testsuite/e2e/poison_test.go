@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -27,7 +27,7 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	timing := plane.QuickTiming()
 	timing.FailureThreshold = 20 * time.Second // and so the lease, which a busy machine must not end
 	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	release := make(chan struct{})
 	for i := range 3 {
 		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster,
@@ -46,15 +46,15 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 		id := submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster, "tenant": "beta",
 			"retry_safety": "fenced"})
 		fenced = append(fenced, id)
-		require.Eventually(t, func() bool { return getTask(t, node.URL, id, "0s").Status == fleet.TaskRunning },
+		require.Eventually(t, func() bool { return getTask(t, node.URL, id, "0s").Status == api.TaskRunning },
 			patience, 50*time.Millisecond)
 	}
 	deep := []byte(strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998))
 	var ids []string
 	for i := range poisons {
 		id := plane.UniqueID(fmt.Sprintf("poison-%d", i))
-		spec := fleet.TaskSpec{Type: "echo", Cluster: cluster, Tenant: "acme", Payload: deep,
-			ExpiresIn: fleet.Duration(5 * time.Minute)}
+		spec := api.TaskSpec{Type: "echo", Cluster: cluster, Tenant: "acme", Payload: deep,
+			ExpiresIn: api.Duration(5 * time.Minute)}
 		start := contract.StartOf(id, &spec, 0)
 		_, err := temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 			ID:                    start.WorkflowID,
@@ -71,7 +71,7 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 		begun := time.Now()
 		done := getTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster,
 			"tenant": "beta", "payload": 7}), "20s")
-		require.Equal(t, fleet.TaskCompleted, done.Status, "another tenant's task, after %s: %s", time.Since(begun),
+		require.Equal(t, api.TaskCompleted, done.Status, "another tenant's task, after %s: %s", time.Since(begun),
 			done.Why)
 		longest = max(longest, time.Since(begun))
 	}
@@ -81,18 +81,18 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 		require.Eventually(t, func() bool {
 			value, err := temporal.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "",
 				contract.StatusQuery.Name)
-			return err == nil && value.Get(&state) == nil && state.Status == fleet.TaskDeadLetter
+			return err == nil && value.Get(&state) == nil && state.Status == api.TaskDeadLetter
 		}, 2*time.Minute, 20*time.Millisecond, "%s", id)
 		require.Contains(t, state.Why, "5 deliveries reached agents and none of them received the task")
 		require.Contains(t, state.Why, "cannot read it")
 		for _, attempt := range state.Attempts[len(state.Attempts)-5:] {
-			require.Equal(t, fleet.AttemptReturned, attempt.Outcome)
+			require.Equal(t, api.AttemptReturned, attempt.Outcome)
 		}
 	}
 	close(release)
 	for _, id := range fenced {
 		done := getTask(t, node.URL, id, "20s")
-		require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+		require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 		require.Len(t, done.Attempts, 1, "its agent kept its lease")
 	}
 	status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)

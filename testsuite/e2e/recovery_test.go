@@ -14,7 +14,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -49,7 +48,7 @@ func whatever(*api.Task) bool { return true }
 func wasLost(task *api.Task) bool { return task.PolicyState.LastFailure != "" }
 
 // soon is a recovery whose waits are short.
-func soon(mode fleet.RecoveryMode) map[string]any {
+func soon(mode api.RecoveryMode) map[string]any {
 	return map[string]any{"mode": mode, "restart": map[string]any{"delay": "100ms"},
 		"reschedule": map[string]any{"attempts": 9, "delay": "100ms"}}
 }
@@ -57,9 +56,9 @@ func soon(mode fleet.RecoveryMode) map[string]any {
 // TestRecoveryModes has the agent of a task lost in each mode, beside another agent that could have it.
 func TestRecoveryModes(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T, mode fleet.RecoveryMode) (b *bench, id, first, second string, wire *network) {
+	begin := func(t *testing.T, mode api.RecoveryMode) (b *bench, id, first, second string, wire *network) {
 		t.Helper()
-		b, first, second = newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a"), plane.UniqueID("b")
+		b, first, second = newBench(t, api.ClusterConfig{}), plane.UniqueID("a"), plane.UniqueID("b")
 		_, wire = b.agent(t, first)
 		id = b.submit(t, map[string]any{"recovery": soon(mode)})
 		b.waitBegins(t, id, 1)
@@ -70,17 +69,17 @@ func TestRecoveryModes(t *testing.T) {
 	}
 	t.Run("cluster_recover", func(t *testing.T) {
 		t.Parallel()
-		b, id, first, second, _ := begin(t, fleet.ClusterRecover)
+		b, id, first, second, _ := begin(t, api.ClusterRecover)
 		require.Equal(t, second, b.waitBegins(t, id, 2)[1].agent)
 		b.finish.Store(true)
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 		state := b.recovery(t, id, whatever).PolicyState
 		require.Len(t, state.Reschedules, 1)
 		require.Equal(t, []string{first}, state.Excluded)
 	})
 	t.Run("local_restart", func(t *testing.T) {
 		t.Parallel()
-		b, id, first, _, wire := begin(t, fleet.LocalRestart)
+		b, id, first, _, wire := begin(t, api.LocalRestart)
 		b.recovery(t, id, func(task *api.Task) bool {
 			return task.RecoveryStatus == "waiting_for_agent" || len(b.begins(id)) > 1
 		})
@@ -90,18 +89,18 @@ func TestRecoveryModes(t *testing.T) {
 	})
 	t.Run("manual_recover", func(t *testing.T) {
 		t.Parallel()
-		b, id, _, _, _ := begin(t, fleet.ManualRecover)
-		require.Equal(t, fleet.TaskReview, getTask(t, b.node.URL, id, "20s").Status)
+		b, id, _, _, _ := begin(t, api.ManualRecover)
+		require.Equal(t, api.TaskReview, getTask(t, b.node.URL, id, "20s").Status)
 		task := b.recovery(t, id, whatever)
 		require.Equal(t, "review", task.RecoveryStatus)
 		require.True(t, task.RecoveryRequiresReview)
-		require.Equal(t, fleet.ActionReview, task.PolicyState.NextAction)
+		require.Equal(t, api.ActionReview, task.PolicyState.NextAction)
 		require.Len(t, b.begins(id), 1)
 
 		t.Log("after a failure that its agent reports, too")
 		b.failing(t, plane.UniqueID("c"))
-		failed := b.submit(t, map[string]any{"type": "fail", "recovery": soon(fleet.ManualRecover)})
-		require.Equal(t, fleet.TaskReview, getTask(t, b.node.URL, failed, "20s").Status)
+		failed := b.submit(t, map[string]any{"type": "fail", "recovery": soon(api.ManualRecover)})
+		require.Equal(t, api.TaskReview, getTask(t, b.node.URL, failed, "20s").Status)
 		require.Len(t, b.begins(failed), 1)
 	})
 }
@@ -134,14 +133,14 @@ func TestRestartsBeginWhenTheyShould(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, id := newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+			b, id := newBench(t, api.ClusterConfig{}), plane.UniqueID("a")
 			b.failing(t, id)
 			task := b.submit(t, map[string]any{"type": "fail",
 				"recovery": map[string]any{"mode": "local_restart", "restart": c.restart}})
 			state := b.recovery(t, task, func(now *api.Task) bool {
 				return now.RecoveryStatus == "exhausted" || len(b.begins(task)) > 1+len(c.waits)
 			})
-			require.Equal(t, fleet.TaskDeadLetter, state.Status)
+			require.Equal(t, api.TaskDeadLetter, state.Status)
 			begins := b.begins(task)
 			require.Len(t, begins, 1+len(c.waits))
 			require.Equal(t, len(c.waits), state.PolicyState.ActiveRestarts)
@@ -158,7 +157,7 @@ func TestRestartsBeginWhenTheyShould(t *testing.T) {
 	}
 	t.Run("window", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, fleet.ClusterConfig{})
+		b := newBench(t, api.ClusterConfig{})
 		b.failing(t, plane.UniqueID("a"))
 		task := b.submit(t, map[string]any{"type": "fail", "recovery": map[string]any{"mode": "local_restart",
 			"restart": map[string]any{"attempts": 2, "interval": "4s", "delay": "100ms", "mode": "delay"}}})
@@ -170,7 +169,7 @@ func TestRestartsBeginWhenTheyShould(t *testing.T) {
 // TestRestartKeepsTheCheckpoint: a restart is on the same agent, goes on from the checkpoint, and disturbs no other.
 func TestRestartKeepsTheCheckpoint(t *testing.T) {
 	t.Parallel()
-	b, id := newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+	b, id := newBench(t, api.ClusterConfig{}), plane.UniqueID("a")
 	var mu sync.Mutex
 	var got []string
 	saved := make(chan struct{}, 1)
@@ -198,7 +197,7 @@ func TestRestartKeepsTheCheckpoint(t *testing.T) {
 	other := b.submit(t, nil)
 	b.waitBegins(t, other, 1)
 	b.agent(t, plane.UniqueID("b"))
-	task := b.submit(t, map[string]any{"type": "count", "recovery": soon(fleet.ClusterRecover)})
+	task := b.submit(t, map[string]any{"type": "count", "recovery": soon(api.ClusterRecover)})
 	<-saved
 	require.Eventually(t, func() bool {
 		now := getTask(t, b.node.URL, task, "0s")
@@ -206,7 +205,7 @@ func TestRestartKeepsTheCheckpoint(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 	close(fail)
 	done := getTask(t, b.node.URL, task, "30s")
-	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+	require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 	require.JSONEq(t, `{"z": 7, "a": "<&>"}`, string(done.Result))
 	require.Equal(t, id, done.Attempts[len(done.Attempts)-1].AgentID)
 	require.Len(t, b.begins(other), 1)
@@ -217,7 +216,7 @@ func TestRestartKeepsTheCheckpoint(t *testing.T) {
 // TestOnlyTheLostAgentsWorkMoves has ten tasks on five agents and one agent lost, which comes back at once.
 func TestOnlyTheLostAgentsWorkMoves(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	wires := map[string]*network{}
 	for range 5 {
 		id := plane.UniqueID("a")
@@ -225,7 +224,7 @@ func TestOnlyTheLostAgentsWorkMoves(t *testing.T) {
 	}
 	ids, on := make([]string, 10), map[string]string{}
 	for i := range ids {
-		ids[i] = b.submit(t, map[string]any{"recovery": soon(fleet.ClusterRecover)})
+		ids[i] = b.submit(t, map[string]any{"recovery": soon(api.ClusterRecover)})
 		on[ids[i]] = b.waitBegins(t, ids[i], 1)[0].agent
 	}
 	lost := on[ids[0]]
@@ -240,7 +239,7 @@ func TestOnlyTheLostAgentsWorkMoves(t *testing.T) {
 	b.finish.Store(true)
 	for _, id := range ids {
 		done := getTask(t, b.node.URL, id, "20s")
-		require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+		require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 		require.Equal(t, on[id] == lost, len(b.begins(id)) == 2)
 	}
 }
@@ -248,9 +247,9 @@ func TestOnlyTheLostAgentsWorkMoves(t *testing.T) {
 // TestBlockedPlacementCountsNothing: work that no agent may take waits, uncounted, until one joins.
 func TestBlockedPlacementCountsNothing(t *testing.T) {
 	t.Parallel()
-	b, first, second := newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a"), plane.UniqueID("b")
+	b, first, second := newBench(t, api.ClusterConfig{}), plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, first)
-	id := b.submit(t, map[string]any{"recovery": soon(fleet.ClusterRecover)})
+	id := b.submit(t, map[string]any{"recovery": soon(api.ClusterRecover)})
 	b.waitBegins(t, id, 1)
 	wire.cut()
 	b.recovery(t, id, wasLost)

@@ -10,18 +10,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // task is what a test reads of GET /tasks/{id}.
 type task struct {
-	ID       string           `json:"id"`
-	Status   fleet.TaskStatus `json:"status"`
-	Why      string           `json:"why"`
-	Attempts []fleet.Attempt  `json:"attempts"`
-	Result   json.RawMessage  `json:"result"`
+	ID       string          `json:"id"`
+	Status   api.TaskStatus  `json:"status"`
+	Why      string          `json:"why"`
+	Attempts []api.Attempt   `json:"attempts"`
+	Result   json.RawMessage `json:"result"`
 }
 
 // call sends JSON and decodes the answer into out, which may be nil. It returns the status and, of a problem, the body.
@@ -98,7 +98,7 @@ func getTask(t testing.TB, url, id, wait string) task {
 }
 
 // waitTask waits until the task has the status.
-func waitTask(t testing.TB, url, id string, want fleet.TaskStatus) task {
+func waitTask(t testing.TB, url, id string, want api.TaskStatus) task {
 	t.Helper()
 	var got task
 	require.Eventually(t, func() bool {

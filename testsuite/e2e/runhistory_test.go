@@ -10,10 +10,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 )
@@ -24,7 +23,7 @@ func TestARunOfLargeFailures(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 100},
 		map[string]agent.Handler{"fail": func(_ context.Context, task *agent.Task) (any, error) {
 			for range 16 {
@@ -43,7 +42,7 @@ func TestARunOfLargeFailures(t *testing.T) {
 	err = run.Get(t.Context(), nil)
 	var failed *temporal.ApplicationError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, string(job.RunFailed), failed.Type())
+	require.Equal(t, string(api.RunFailed), failed.Type())
 	var ledger contract.RunLedger
 	require.NoError(t, failed.Details(&ledger))
 	require.Len(t, ledger.Steps[0].Elements, 100)

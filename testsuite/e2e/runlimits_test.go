@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -25,7 +25,7 @@ func TestRunBeginsMoreThanTemporalTakesAtOnce(t *testing.T) {
 	t.Parallel()
 	ledger := runLarge(t, func(_ context.Context, task *agent.Task) (any, error) { return len(task.Payload), nil },
 		func(string) {})
-	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
+	require.Equal(t, api.RunCompleted, ledger.Status, ledger.Why)
 	for i := range ledger.Steps {
 		require.Equal(t, 23, strings.Count(string(ledger.Steps[i].Output), "64002"))
 	}
@@ -56,17 +56,17 @@ func TestRunResumesMoreThanTemporalTakesAtOnce(t *testing.T) {
 			}
 			return err == nil && open == 4*23
 		}, time.Minute, 100*time.Millisecond)
-		_, err := contract.PauseRunUpdate.Send(t.Context(), c, run, contract.PauseRunRequest{Mode: job.PauseStop})
+		_, err := contract.PauseRunUpdate.Send(t.Context(), c, run, contract.PauseRunRequest{Mode: api.PauseStop})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			l, err := contract.LedgerQuery.Ask(t.Context(), c, run)
-			return err == nil && l.Status == job.RunPaused
+			return err == nil && l.Status == api.RunPaused
 		}, time.Minute, 100*time.Millisecond)
 		_, err = contract.ResumeRunUpdate.Send(t.Context(), c, run, contract.RunRequest{})
 		require.NoError(t, err)
 		close(resumed)
 	})
-	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
+	require.Equal(t, api.RunCompleted, ledger.Status, ledger.Why)
 }
 
 // Temporal ends a workflow whose state has more than 8 MiB, with the newest heartbeats of all its attempts under way.
@@ -75,14 +75,14 @@ func TestRunOfAgentsThatSayMuch(t *testing.T) {
 	t.Parallel()
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	heard := make(chan struct{})
 	handlers := map[string]agent.Handler{"tell": func(ctx context.Context, task *agent.Task) (any, error) {
-		if err := task.SaveCheckpoint(strings.Repeat("x", fleet.MaxCheckpointBytes-2)); err != nil {
+		if err := task.SaveCheckpoint(strings.Repeat("x", api.MaxCheckpointBytes-2)); err != nil {
 			return nil, err
 		}
 		for n := 0; ; n++ {
-			task.ReportProgress(fleet.Progress{Step: strings.Repeat(string(rune('a'+n%26)), 200),
+			task.ReportProgress(api.Progress{Step: strings.Repeat(string(rune('a'+n%26)), 200),
 				Message: strings.Repeat("\x01", 1000)})
 			select {
 			case <-heard:
@@ -119,7 +119,7 @@ func TestRunOfAgentsThatSayMuch(t *testing.T) {
 	close(heard)
 	var ledger job.Ledger
 	require.NoError(t, run.Get(t.Context(), &ledger))
-	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
+	require.Equal(t, api.RunCompleted, ledger.Status, ledger.Why)
 }
 
 // runLarge carries out a run of 92 tasks with 64 KB of payload each. meanwhile gets its workflow's id.
@@ -127,7 +127,7 @@ func runLarge(t *testing.T, handler agent.Handler, meanwhile func(run string)) (
 	t.Helper()
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 32},
 		map[string]agent.Handler{"size": handler})
 	text := "job: large\ncluster: " + cluster + "\nsafety: idempotent\nsteps:\n"

@@ -16,7 +16,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -31,12 +30,12 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: quick}})
 	t.Run("by its agent", func(t *testing.T) {
 		t.Parallel()
-		cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+		cluster := node.EnsureCluster(t, api.ClusterConfig{})
 		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 			map[string]agent.Handler{
 				"hang": func(ctx context.Context, task *agent.Task) (any, error) {
 					if task.Attempt == 1 {
-						task.ReportProgress(fleet.Progress{Percent: 40, Step: "copy",
+						task.ReportProgress(api.Progress{Percent: 40, Step: "copy",
 							Message: "half way through the second disk"})
 						if err := task.SaveCheckpoint(map[string]int{"rows": 7}); err != nil {
 							return nil, err
@@ -50,17 +49,17 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 		id := submit(t, node.URL, map[string]any{"type": "hang", "cluster": cluster, "beacon_timeout": "1.5s",
 			"retry": map[string]any{"initial_interval": "10ms"}})
 		got := getTask(t, node.URL, id, "30s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.JSONEq(t, `{"rows":7}`, string(got.Result), "the checkpoint reached the next attempt")
 		require.Len(t, got.Attempts, 2)
-		require.Equal(t, fleet.AttemptTimedOut, got.Attempts[0].Outcome)
+		require.Equal(t, api.AttemptTimedOut, got.Attempts[0].Outcome)
 		require.Equal(t, "no beacon for 1.5s", got.Attempts[0].Reason)
-		require.Equal(t, &fleet.Progress{Percent: 40, Step: "copy", Message: "half way through the second disk"},
+		require.Equal(t, &api.Progress{Percent: 40, Step: "copy", Message: "half way through the second disk"},
 			got.Attempts[0].Progress)
 	})
 	t.Run("by the hub", func(t *testing.T) {
 		t.Parallel()
-		cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+		cluster := node.EnsureCluster(t, api.ClusterConfig{})
 		deaf := newWireAgent(t, node.URL, cluster)
 		deaf.register(t)
 		id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "payload": "done",
@@ -79,8 +78,8 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 			map[string]agent.Handler{"echo": echo})
 		got := getTask(t, node.URL, id, "30s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
-		require.Equal(t, fleet.AttemptTimedOut, got.Attempts[0].Outcome)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.AttemptTimedOut, got.Attempts[0].Outcome)
 		require.Equal(t, deaf.id, got.Attempts[0].AgentID)
 	})
 }
@@ -99,7 +98,7 @@ func readLog(t testing.TB, url, id string, after int64, wait string) api.TaskLog
 func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 	t.Parallel()
 	node, other := plane.NewNode(t, plane.NodeOptions{}), plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	say := make(chan string)
 	id := plane.UniqueID("a")
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id}, map[string]agent.Handler{
@@ -138,7 +137,7 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 	log = <-answered
 	require.True(t, log.Ended)
 	require.Empty(t, log.Lines)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, task, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, node.URL, task, "20s").Status)
 	require.Len(t, readLog(t, node.URL, task, 0, "0s").Lines, 3, "what it wrote is kept")
 
 	status, problem := call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/no-such-task/log", nil, nil)
@@ -167,12 +166,12 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 func TestRateLimitedProviderDelaysItsTasks(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	until := time.Now().Add(3 * time.Second)
 	options := agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}
 	a, err := agent.New(options)
 	require.NoError(t, err)
-	require.NoError(t, a.SetProvider("llm", fleet.ProviderAccess{Available: true, RateLimitedUntil: &until}))
+	require.NoError(t, a.SetProvider("llm", api.ProviderAccess{Available: true, RateLimitedUntil: &until}))
 	a.Handle("echo", echo)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -184,10 +183,10 @@ func TestRateLimitedProviderDelaysItsTasks(t *testing.T) {
 	other := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster})
 	limited := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "provider": "llm",
 		"payload": json.RawMessage(`1`)})
-	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, other, "20s").Status)
-	require.Contains(t, waitTask(t, node.URL, limited, fleet.TaskRetryWait).Why, "provider llm limits the rate")
+	require.Equal(t, api.TaskCompleted, getTask(t, node.URL, other, "20s").Status)
+	require.Contains(t, waitTask(t, node.URL, limited, api.TaskRetryWait).Why, "provider llm limits the rate")
 	got := getTask(t, node.URL, limited, "30s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.False(t, got.Attempts[len(got.Attempts)-1].StartedAt.Before(until.Truncate(time.Second)),
 		"not before the limit ended")
 }

@@ -12,12 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -34,13 +31,13 @@ type runsOf struct {
 func newRuns(t *testing.T, more ...string) *runsOf {
 	t.Helper()
 	s := newSecured(t, plane.NodeOptions{})
-	person := s.token(t, api.TokenRequest{Name: "ann", Role: access.Operator})
+	person := s.token(t, api.TokenRequest{Name: "ann", Role: api.RoleOperator})
 	c, err := client.New(client.Options{URL: s.URL, Token: person.Secret})
 	require.NoError(t, err)
 	r := &runsOf{Client: c, cluster: s.cluster, person: person.Name, order: newOrder()}
 	for _, cluster := range append(more, s.cluster) {
-		s.EnsureCluster(t, fleet.ClusterConfig{Name: cluster})
-		join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: cluster})
+		s.EnsureCluster(t, api.ClusterConfig{Name: cluster})
+		join := s.token(t, api.TokenRequest{Name: "agents", Kind: api.TokenJoin, Cluster: cluster})
 		r.url, r.join = s.URL, join.Secret
 		startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 8,
 			JoinToken: join.Secret}, map[string]agent.Handler{"echo": echo, "wait": r.handle, "fail": r.fail,
@@ -80,7 +77,7 @@ func (r *runsOf) start(t *testing.T, more, steps string) *api.Run {
 }
 
 // awaitRun waits until a run has a status.
-func (r *runsOf) awaitRun(t *testing.T, id string, status job.RunStatus) *api.Run {
+func (r *runsOf) awaitRun(t *testing.T, id string, status api.RunStatus) *api.Run {
 	t.Helper()
 	var run *api.Run
 	defer func() {
@@ -121,18 +118,18 @@ func TestExampleJobs(t *testing.T) {
 	nightly := begin("nightly-embeddings", `{"bucket": "docs"}`)
 	pipeline := begin("pipeline", `{"commit": "4f1c2d3", "publish": true}`)
 
-	done := r.awaitRun(t, nightly.ID, job.RunCompleted)
+	done := r.awaitRun(t, nightly.ID, api.RunCompleted)
 	require.Equal(t, "snapshot completed, list completed, embed completed, merge completed, publish completed",
 		stepsOf(done))
 	require.JSONEq(t, `{"rows": ["rows of snap-of-docs/a", "rows of snap-of-docs/b"], "missing": []}`,
 		string(done.Entry("embed").Output))
 	require.Contains(t, string(done.Entry("publish").Output), `publish index of [\"rows of snap-of-docs/a\"`)
 
-	asking := r.awaitRun(t, pipeline.ID, job.RunBlocked)
+	asking := r.awaitRun(t, pipeline.ID, api.RunBlocked)
 	require.Equal(t, "step sign-off: Publish image of 4f1c2d3?", asking.Why)
-	_, err := r.Runs.Step(t.Context(), pipeline.ID, "sign-off", job.ApproveStep, api.StepRequest{Reason: "it is time"})
+	_, err := r.Runs.Step(t.Context(), pipeline.ID, "sign-off", api.ApproveStep, api.StepRequest{Reason: "it is time"})
 	require.NoError(t, err)
-	done = r.awaitRun(t, pipeline.ID, job.RunCompleted)
+	done = r.awaitRun(t, pipeline.ID, api.RunCompleted)
 	require.Len(t, done.Steps, 10)
 	require.Equal(t, 10, strings.Count(stepsOf(done), " completed"), stepsOf(done))
 	require.JSONEq(t, `{"passed": ["test fleet 0 of program of source of 4f1c2d3",
@@ -151,26 +148,26 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
   b: {after: [a], task: {type: echo, payload: 1}}`
 	type want struct {
 		steps  string
-		action job.StepAction
+		action api.StepAction
 		output string
-		status job.RunStatus
+		status api.RunStatus
 		after  string
 		b      string
 	}
 	runs := map[string]*api.Run{}
 	for name, c := range map[string]want{
-		"approve": {asks, job.ApproveStep, "", job.RunCompleted, "a completed, b completed", "1"},
-		"reject":  {asks, job.RejectStep, "", job.RunFailed, "a failed, b failed", ""},
-		"skip":    {held, job.SkipStep, "", job.RunCompleted, "a skipped, b completed", `{"saw": null}`},
-		"complete": {held, job.CompleteStep, `{"x": 1}`, job.RunCompleted, "a completed, b completed",
+		"approve": {asks, api.ApproveStep, "", api.RunCompleted, "a completed, b completed", "1"},
+		"reject":  {asks, api.RejectStep, "", api.RunFailed, "a failed, b failed", ""},
+		"skip":    {held, api.SkipStep, "", api.RunCompleted, "a skipped, b completed", `{"saw": null}`},
+		"complete": {held, api.CompleteStep, `{"x": 1}`, api.RunCompleted, "a completed, b completed",
 			`{"saw": {"x": 1}}`},
-		"fail": {held, job.FailStep, "", job.RunFailed, "a failed, b failed", ""},
+		"fail": {held, api.FailStep, "", api.RunFailed, "a failed, b failed", ""},
 	} {
 		run := r.start(t, "", c.steps)
 		runs[name] = run
-		blocked := r.awaitRun(t, run.ID, job.RunBlocked)
-		require.Equal(t, job.StepBlocked, blocked.Entry("a").Status)
-		_, err := r.Runs.Step(t.Context(), run.ID, "b", job.ApproveStep, api.StepRequest{})
+		blocked := r.awaitRun(t, run.ID, api.RunBlocked)
+		require.Equal(t, api.StepBlocked, blocked.Entry("a").Status)
+		_, err := r.Runs.Step(t.Context(), run.ID, "b", api.ApproveStep, api.StepRequest{})
 		require.ErrorContains(t, err, "waits for approval", name)
 		_, err = r.Runs.Step(t.Context(), run.ID, "a", c.action,
 			api.StepRequest{Reason: "checked by hand", Output: json.RawMessage(c.output)})
@@ -179,7 +176,7 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
 		require.Equal(t, c.after, stepsOf(done), name)
 		require.Len(t, done.Decisions, 1, name)
 		d := done.Decisions[0]
-		require.Equal(t, job.Decision{Action: string(c.action), Step: "a", By: r.person, Reason: "checked by hand",
+		require.Equal(t, api.Decision{Action: string(c.action), Step: "a", By: r.person, Reason: "checked by hand",
 			At: d.At}, d)
 		require.Contains(t, done.Entry("a").Why, "by a person: checked by hand", name)
 		if c.b != "" {
@@ -189,20 +186,20 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
 	t.Log("a run that failed is run again, once its cause is mended")
 	retried, err := r.Runs.Retry(t.Context(), runs["skip"].ID, api.RetryRunRequest{From: "b"})
 	require.NoError(t, err)
-	done := r.awaitRun(t, retried.ID, job.RunCompleted)
+	done := r.awaitRun(t, retried.ID, api.RunCompleted)
 	require.Equal(t, runs["skip"].ID, done.Origin.RetryOf)
 	require.Equal(t, "a skipped, b completed", stepsOf(done))
 	open := r.start(t, "", held)
-	r.awaitRun(t, open.ID, job.RunBlocked)
+	r.awaitRun(t, open.ID, api.RunBlocked)
 	close(r.free)
-	_, err = r.Runs.Step(t.Context(), open.ID, "a", job.RetryStep, api.StepRequest{Reason: "new disk"})
+	_, err = r.Runs.Step(t.Context(), open.ID, "a", api.RetryStep, api.StepRequest{Reason: "new disk"})
 	require.NoError(t, err)
-	done = r.awaitRun(t, open.ID, job.RunCompleted)
+	done = r.awaitRun(t, open.ID, api.RunCompleted)
 	require.JSONEq(t, `{"saw": 5}`, string(done.Entry("b").Output))
 	require.Len(t, done.Entry("a").Attempts, 2)
 	again, err := r.Runs.Retry(t.Context(), runs["fail"].ID, api.RetryRunRequest{})
 	require.NoError(t, err)
-	done = r.awaitRun(t, again.ID, job.RunCompleted)
+	done = r.awaitRun(t, again.ID, api.RunCompleted)
 	require.Equal(t, "a completed, b completed", stepsOf(done))
 	require.JSONEq(t, `{"saw": 5}`, string(done.Entry("b").Output))
 }
@@ -210,8 +207,8 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
 // A pause stops what runs, or lets it finish; nothing begins until a person resumes.
 func TestPausedRuns(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[job.PauseMode]string{job.PauseStop: "a queued, b pending",
-		job.PauseFinish: "a completed, b ready"} {
+	for mode, want := range map[api.PauseMode]string{api.PauseStop: "a queued, b pending",
+		api.PauseFinish: "a completed, b ready"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r := newRuns(t)
@@ -219,24 +216,24 @@ func TestPausedRuns(t *testing.T) {
 			r.order.await(t, 1)
 			_, err := r.Runs.Pause(t.Context(), run.ID, api.PauseRunRequest{Mode: mode, Reason: "new disks"})
 			require.NoError(t, err)
-			if mode == job.PauseFinish {
-				r.awaitRun(t, run.ID, job.RunPausing)
+			if mode == api.PauseFinish {
+				r.awaitRun(t, run.ID, api.RunPausing)
 				close(r.free)
 			}
-			paused := r.awaitRun(t, run.ID, job.RunPaused)
+			paused := r.awaitRun(t, run.ID, api.RunPaused)
 			require.Equal(t, "new disks", paused.Why)
 			require.Equal(t, want, stepsOf(paused))
 			require.Equal(t, r.person, paused.Paused.By)
-			if mode == job.PauseStop {
+			if mode == api.PauseStop {
 				require.Len(t, r.order.await(t, 1), 1, "it did not begin again")
 				close(r.free)
 			}
 			_, err = r.Runs.Resume(t.Context(), run.ID, "they are in")
 			require.NoError(t, err)
-			done := r.awaitRun(t, run.ID, job.RunCompleted)
+			done := r.awaitRun(t, run.ID, api.RunCompleted)
 			require.Equal(t, "a completed, b completed", stepsOf(done))
 			require.Equal(t, "resume", done.Decisions[1].Action)
-			require.Equal(t, map[job.PauseMode]int{job.PauseStop: 2, job.PauseFinish: 1}[mode], len(r.order.await(t, 1)))
+			require.Equal(t, map[api.PauseMode]int{api.PauseStop: 2, api.PauseFinish: 1}[mode], len(r.order.await(t, 1)))
 		})
 	}
 }
@@ -256,25 +253,25 @@ func TestRunsThatEndOtherwise(t *testing.T) {
 	_, err := r.Runs.Cancel(t.Context(), cancelled.ID, "not needed")
 	require.NoError(t, err)
 	for id, want := range map[string]struct {
-		status     job.RunStatus
+		status     api.RunStatus
 		why, steps string
 	}{
-		partial.ID:   {job.RunPartial, "partial: a", "a partial, b completed"},
-		skipped.ID:   {job.RunCompleted, "", "a skipped, b completed"},
-		failed.ID:    {job.RunFailed, "step a failed: 1 of 1 attempts failed; last: disk full", "a failed, b failed"},
-		late.ID:      {job.RunFailed, "the run's deadline of 1s passed", "a failed, b skipped"},
-		cancelled.ID: {job.RunCancelled, "not needed", "a completed, b skipped"},
+		partial.ID:   {api.RunPartial, "partial: a", "a partial, b completed"},
+		skipped.ID:   {api.RunCompleted, "", "a skipped, b completed"},
+		failed.ID:    {api.RunFailed, "step a failed: 1 of 1 attempts failed; last: disk full", "a failed, b failed"},
+		late.ID:      {api.RunFailed, "the run's deadline of 1s passed", "a failed, b skipped"},
+		cancelled.ID: {api.RunCancelled, "not needed", "a completed, b skipped"},
 	} {
 		done := r.awaitRun(t, id, want.status)
 		require.Equal(t, want.why, done.Why)
 		require.Equal(t, want.steps, stepsOf(done))
 	}
-	done := r.awaitRun(t, cancelled.ID, job.RunCancelled)
+	done := r.awaitRun(t, cancelled.ID, api.RunCancelled)
 	require.Equal(t, r.person, done.Cancel.By)
 	require.JSONEq(t, `{"n": 7}`, string(done.Entry("a").Output))
 	again, err := r.Runs.Retry(t.Context(), cancelled.ID, api.RetryRunRequest{})
 	require.NoError(t, err)
-	done = r.awaitRun(t, again.ID, job.RunCompleted)
+	done = r.awaitRun(t, again.ID, api.RunCompleted)
 	require.JSONEq(t, "7", string(done.Entry("b").Output))
 	require.Equal(t, cancelled.ID+"~a", done.Entry("a").TaskID, "it did not run again")
 }

@@ -34,7 +34,7 @@ type yard struct {
 	agents  map[string]*spawnedAgent
 	starts  []string
 	stops   []string // ids that were asked to stop
-	notices chan fleet.SpawnEnd
+	notices chan api.SpawnEnd
 	stillAt error // what Spawn answers instead
 	mute    bool  // agents are started that never join
 }
@@ -47,7 +47,7 @@ type spawnedAgent struct {
 // newYard is a spawner that is not there yet; open starts it.
 func (b *bench) newYard(t *testing.T) *yard {
 	t.Helper()
-	y := &yard{name: plane.UniqueID("yard"), bench: b, agents: map[string]*spawnedAgent{}, notices: make(chan fleet.SpawnEnd)}
+	y := &yard{name: plane.UniqueID("yard"), bench: b, agents: map[string]*spawnedAgent{}, notices: make(chan api.SpawnEnd)}
 	t.Cleanup(func() {
 		for _, id := range y.running() {
 			_ = y.Terminate(context.Background(), id, false)
@@ -64,7 +64,7 @@ func (y *yard) open(t *testing.T) {
 	t.Cleanup(host.Stop)
 }
 
-func (y *yard) Platform() fleet.Platform { return "yard" }
+func (y *yard) Platform() api.Platform { return "yard" }
 
 func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
 	y.mu.Lock()
@@ -88,7 +88,7 @@ func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, er
 	a,
 		err := agent.New(agent.Options{HubURLs: []string{y.bench.node.URL}, Cluster: spec.Cluster, ID: spec.ID,
 		Slots: max(1, spec.Slots), Logger: slog.New(slog.DiscardHandler),
-		Metadata: map[string]string{fleet.MetadataSpawner: y.name, fleet.MetadataSpawnID: spec.ID}})
+		Metadata: map[string]string{api.MetadataSpawner: y.name, api.MetadataSpawnID: spec.ID}})
 	if err != nil {
 		return fleet.Spawned{}, err
 	}
@@ -110,7 +110,7 @@ func (y *yard) Terminate(_ context.Context, id string, _ bool) error {
 	return nil
 }
 
-func (y *yard) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+func (y *yard) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -141,7 +141,7 @@ func (y *yard) set(change func(*yard)) {
 }
 
 // scaling are quick rules, for the yard only.
-func (y *yard) scaling(mode fleet.ScalingMode) map[string]any {
+func (y *yard) scaling(mode api.ScalingMode) map[string]any {
 	return map[string]any{
 		"mode":       mode,
 		"scale_up":   map[string]any{"queue_threshold": 1, "cpu_threshold": 100, "cooldown": "1s", "increment": 2},
@@ -177,11 +177,11 @@ func (b *bench) scalingStatus(t *testing.T) api.ScalingStatus {
 }
 
 // scaled waits until an action has ended.
-func (b *bench) scaled(t *testing.T, number string) fleet.ScalingRecord {
+func (b *bench) scaled(t *testing.T, number string) api.ScalingRecord {
 	t.Helper()
-	var record fleet.ScalingRecord
+	var record api.ScalingRecord
 	require.Eventually(t, func() bool {
-		record = fleet.ScalingRecord{}
+		record = api.ScalingRecord{}
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/scalings/"+b.cluster+":"+number, nil, &record)
 		return status == http.StatusOK && record.CompletedAt != nil
 	}, patience, 50*time.Millisecond, "action %s", number)
@@ -190,7 +190,7 @@ func (b *bench) scaled(t *testing.T, number string) fleet.ScalingRecord {
 
 func TestTheFleetFollowsItsQueue(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{MaxAgents: 3})
+	b := newBench(t, api.ClusterConfig{MaxAgents: 3})
 	y := b.newYard(t)
 	y.open(t)
 	var tasks []string
@@ -198,18 +198,18 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 		tasks = append(tasks, b.submit(t, nil))
 	}
 	b.waitDepth(t, "default", 6)
-	b.patch(t, map[string]any{"scaling": y.scaling(fleet.ScalingAuto)})
+	b.patch(t, map[string]any{"scaling": y.scaling(api.ScalingAuto)})
 
 	t.Log("two at a time, and never more than max")
 	require.Eventually(t, func() bool { sweep(t); return len(y.running()) == 3 }, patience, 200*time.Millisecond)
 	first := b.scaled(t, "1")
-	require.Equal(t, fleet.ScalingSucceeded, first.Status, "%+v", first)
-	require.Equal(t, fleet.RuleQueue, first.Rule)
+	require.Equal(t, api.ScalingSucceeded, first.Status, "%+v", first)
+	require.Equal(t, api.RuleQueue, first.Rule)
 	require.Equal(t, "6 tasks wait, more than 1", first.Reason)
 	require.Equal(t, y.name, first.Spawner)
 	require.Len(t, first.Agents, 2)
 	for _, a := range first.Agents {
-		require.Equal(t, fleet.ScaledOnline, a.Status)
+		require.Equal(t, api.ScaledOnline, a.Status)
 		require.Equal(t, "h-"+a.AgentID, a.Handle)
 	}
 	require.Len(t, b.scaled(t, "2").Agents, 1)
@@ -228,18 +228,18 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	t.Log("with nothing to do they are drained and stopped")
 	b.finish.Store(true)
 	for _, task := range tasks {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
 	}
 	require.Eventually(t, func() bool { sweep(t); return len(y.running()) == 0 }, patience, 200*time.Millisecond)
 	down := b.scaled(t, "3")
-	require.Equal(t, fleet.ScaleDown, down.Change)
-	require.Equal(t, fleet.RuleIdle, down.Rule)
-	require.Equal(t, fleet.ScalingSucceeded, down.Status, "%+v", down)
+	require.Equal(t, api.ScaleDown, down.Change)
+	require.Equal(t, api.RuleIdle, down.Rule)
+	require.Equal(t, api.ScalingSucceeded, down.Status, "%+v", down)
 	for _, a := range down.Agents {
-		require.Equal(t, fleet.ScaledStopped, a.Status)
+		require.Equal(t, api.ScaledStopped, a.Status)
 	}
 	drain := b.drained(t, down.Drain, ended)
-	require.Equal(t, fleet.DrainCompleted, drain.Status)
+	require.Equal(t, api.DrainCompleted, drain.Status)
 	require.Eventually(t, func() bool { return len(b.view(t).Members) == 0 && len(b.view(t).Cordons) == 0 },
 		patience, 50*time.Millisecond, "they are forgotten")
 	for _, task := range tasks {
@@ -252,13 +252,13 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{MinAgents: 2, MaxAgents: 4})
+	b := newBench(t, api.ClusterConfig{MinAgents: 2, MaxAgents: 4})
 	y := b.newYard(t)
-	b.patch(t, map[string]any{"scaling": y.scaling(fleet.ScalingAuto)})
+	b.patch(t, map[string]any{"scaling": y.scaling(api.ScalingAuto)})
 
 	t.Log("without a spawner it is blocked, says why, and waits")
 	failed := b.scaled(t, "1")
-	require.Equal(t, fleet.ScalingFailed, failed.Status)
+	require.Equal(t, api.ScalingFailed, failed.Status)
 	require.Equal(t, "spawner "+y.name+" does not answer", failed.Error)
 	var status api.ScalingStatus
 	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Blocked != nil }, patience,
@@ -272,7 +272,7 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	t.Log("it goes on at once when the spawner comes up")
 	y.open(t)
 	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 }, patience, 20*time.Millisecond)
-	require.Equal(t, fleet.ScalingSucceeded, b.scaled(t, "2").Status)
+	require.Equal(t, api.ScalingSucceeded, b.scaled(t, "2").Status)
 	require.Nil(t, b.scalingStatus(t).Blocked)
 
 	t.Log("an agent that is lost is replaced without a sweep")
@@ -281,28 +281,28 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 && len(y.running()) == 2 }, patience,
 		20*time.Millisecond)
 	replaced := b.scaled(t, "3")
-	require.Equal(t, fleet.RuleMinimum, replaced.Rule)
+	require.Equal(t, api.RuleMinimum, replaced.Rule)
 	require.NotContains(t, y.running(), lost)
 }
 
 // An agent whose platform ends it soon gets no new work, finishes what it has, and is replaced before it is gone.
 func TestAnAgentIsDrainedAtANotice(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{MinAgents: 1, MaxAgents: 4})
+	b := newBench(t, api.ClusterConfig{MinAgents: 1, MaxAgents: 4})
 	y := b.newYard(t)
 	y.open(t)
-	b.patch(t, map[string]any{"scaling": y.scaling(fleet.ScalingAuto)})
+	b.patch(t, map[string]any{"scaling": y.scaling(api.ScalingAuto)})
 	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 1 }, patience, 20*time.Millisecond)
 	task := b.submit(t, nil)
 	ending := b.waitBegins(t, task, 1)[0].agent
-	y.notices <- fleet.SpawnEnd{AgentID: ending, Cluster: b.cluster, At: time.Now().Add(5 * time.Minute),
+	y.notices <- api.SpawnEnd{AgentID: ending, Cluster: b.cluster, At: time.Now().Add(5 * time.Minute),
 		Reason: "its platform takes it back", Notice: true}
 	require.Eventually(t, func() bool {
 		view := b.view(t)
 		m := view.Member(ending)
-		return m != nil && m.Status == fleet.AgentDraining && view.ServingCount() == 1
+		return m != nil && m.Status == api.AgentDraining && view.ServingCount() == 1
 	}, patience, 20*time.Millisecond, "another serves already")
-	var list struct{ Drains []fleet.DrainRecord }
+	var list struct{ Drains []api.DrainRecord }
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/drains?cluster="+b.cluster, nil, &list)
 		return status == http.StatusOK && len(list.Drains) == 1
@@ -313,13 +313,13 @@ func TestAnAgentIsDrainedAtANotice(t *testing.T) {
 
 func TestAnAgentThatNeverJoinsIsStopped(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	y := b.newYard(t)
 	y.mute = true
 	y.open(t)
-	b.patch(t, map[string]any{"desired_agents": 1, "scaling": y.scaling(fleet.ScalingManual)})
+	b.patch(t, map[string]any{"desired_agents": 1, "scaling": y.scaling(api.ScalingManual)})
 	record := b.scaled(t, "1")
-	require.Equal(t, fleet.ScalingFailed, record.Status)
+	require.Equal(t, api.ScalingFailed, record.Status)
 	require.Equal(t, "it did not come online within 5s of its start", record.Agents[0].Error)
 	require.Empty(t, y.running(), "it was stopped")
 	y.set(func(y *yard) { require.Equal(t, y.starts, y.stops) })
@@ -336,10 +336,10 @@ func TestAnAgentThatNeverJoinsIsStopped(t *testing.T) {
 
 func TestScalingByHand(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	y := b.newYard(t)
 	y.open(t)
-	settings := y.scaling(fleet.ScalingOff)
+	settings := y.scaling(api.ScalingOff)
 	b.patch(t, map[string]any{"scaling": settings})
 	scale := func(body map[string]any) api.ScalingStatus {
 		var s api.ScalingStatus
@@ -348,10 +348,10 @@ func TestScalingByHand(t *testing.T) {
 		return s
 	}
 	s := scale(map[string]any{"desired": 3})
-	require.Equal(t, fleet.ScalingManual, s.Mode)
+	require.Equal(t, api.ScalingManual, s.Mode)
 	require.Equal(t, 3, s.Target)
 	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 3 }, patience, 20*time.Millisecond)
-	require.Equal(t, fleet.ScalingSucceeded, b.scaled(t, "1").Status)
+	require.Equal(t, api.ScalingSucceeded, b.scaled(t, "1").Status)
 
 	t.Log("who has work goes last, and finishes it first")
 	task := b.submit(t, nil)
@@ -365,11 +365,11 @@ func TestScalingByHand(t *testing.T) {
 	require.Eventually(t, func() bool { return len(y.running()) == 1 }, patience, 20*time.Millisecond)
 	require.Equal(t, []string{busy}, y.running())
 	scale(map[string]any{"desired": 0})
-	require.Eventually(t, func() bool { return b.view(t).Member(busy).Status == fleet.AgentDraining }, patience,
+	require.Eventually(t, func() bool { return b.view(t).Member(busy).Status == api.AgentDraining }, patience,
 		20*time.Millisecond)
 	require.Equal(t, []string{busy}, y.running())
 	b.finish.Store(true)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
 	require.Eventually(t, func() bool { return len(y.running()) == 0 }, patience, 20*time.Millisecond)
 	require.Len(t, b.begins(task), 1)
 
@@ -391,10 +391,10 @@ func TestScalingByHand(t *testing.T) {
 func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{MinAgents: 3, MaxAgents: 4})
+	b := newBench(t, api.ClusterConfig{MinAgents: 3, MaxAgents: 4})
 	y := b.newYard(t)
 	y.open(t)
-	settings := y.scaling(fleet.ScalingAuto)
+	settings := y.scaling(api.ScalingAuto)
 	settings["rollout"] = map[string]any{"healthy_time": "1s", "deadline": "2m"}
 	b.patch(t, map[string]any{"scaling": settings})
 	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 3 }, patience, 20*time.Millisecond)
@@ -406,7 +406,7 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	require.Eventually(t, func() bool {
 		least = min(least, b.view(t).ServingCount())
 		r := b.scalingStatus(t).Rollout
-		return r != nil && r.Status == fleet.RolloutSuccessful
+		return r != nil && r.Status == api.RolloutSuccessful
 	}, patience, 20*time.Millisecond)
 	require.GreaterOrEqual(t, least, 2)
 	view := b.view(t)
@@ -427,7 +427,7 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 		slices.Sort(slots)
 		return slots
 	}
-	until := func(number int, status fleet.RolloutStatus) (r *fleet.Rollout) {
+	until := func(number int, status api.RolloutStatus) (r *api.Rollout) {
 		require.Eventually(t, func() bool {
 			r = b.scalingStatus(t).Rollout
 			return r.Number == number && r.Status == status
@@ -444,10 +444,10 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	spawn["slots"], spawn["drain_timeout"], spawn["join_timeout"] = 4, "3s", "2s"
 	settings["rollout"] = map[string]any{"healthy_time": "1s", "deadline": "2m", "canary": 1}
 	b.patch(t, map[string]any{"scaling": settings})
-	until(3, fleet.RolloutWaiting)
+	until(3, api.RolloutWaiting)
 	require.Equal(t, []int{3, 3, 3, 4}, slots())
 	require.Equal(t, http.StatusOK, decide("promote"))
-	require.Equal(t, "promoted by local: I looked", until(3, fleet.RolloutSuccessful).Reason)
+	require.Equal(t, "promoted by local: I looked", until(3, api.RolloutSuccessful).Reason)
 	require.Equal(t, []int{4, 4, 4}, slots())
 	require.Eventually(t, func() bool { return len(y.running()) == 3 }, patience, 20*time.Millisecond)
 
@@ -457,7 +457,7 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	spawn["slots"] = 5
 	settings["rollout"] = map[string]any{"healthy_time": "1s", "deadline": "6s", "canary": 1, "auto_revert": true}
 	b.patch(t, map[string]any{"scaling": settings})
-	reason := until(5, fleet.RolloutSuccessful).Reason
+	reason := until(5, api.RolloutSuccessful).Reason
 	require.Contains(t, reason, "rollout 4 failed: it did not get on for 6s: 0 of 1 canary")
 	require.Eventually(t, func() bool { return slices.Equal(former, y.running()) }, patience, 20*time.Millisecond)
 	require.Equal(t, 4, b.view(t).Config.Scaling.Spawn.Slots)
@@ -465,9 +465,9 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	t.Log("so is a healthy one, by hand")
 	y.set(func(y *yard) { y.stillAt = nil })
 	b.patch(t, map[string]any{"scaling": settings})
-	until(6, fleet.RolloutWaiting)
+	until(6, api.RolloutWaiting)
 	require.Equal(t, http.StatusOK, decide("revert"))
-	require.Equal(t, "reverted by local: I looked", until(7, fleet.RolloutSuccessful).Reason)
+	require.Equal(t, "reverted by local: I looked", until(7, api.RolloutSuccessful).Reason)
 	require.Eventually(t, func() bool { return slices.Equal(former, y.running()) }, patience, 20*time.Millisecond)
 	require.Equal(t, http.StatusConflict, decide("revert"))
 
@@ -476,10 +476,10 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	<-told.ended
 	var types []string
 	for _, e := range told.list() {
-		if e.Type == fleet.EventGap && e.Data.Cluster == "" {
+		if e.Type == api.EventGap && e.Data.Cluster == "" {
 			continue // about a hub that another test ended: rollouts are told by the cluster
 		}
-		types = append(types, strings.TrimPrefix(string(e.Type), fleet.EventPrefix+"rollout."))
+		types = append(types, strings.TrimPrefix(string(e.Type), api.EventPrefix+"rollout."))
 		require.Equal(t, b.cluster, e.Data.Cluster)
 	}
 	require.Equal(t, strings.Fields("started succeeded started waiting promoted succeeded "+

@@ -13,7 +13,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -72,7 +71,7 @@ func (s schedules) delete(t testing.TB, name string) {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	var calls atomic.Int64
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{
@@ -85,7 +84,7 @@ func TestSchedule(t *testing.T) {
 		"task": map[string]any{"type": "tick", "cluster": cluster, "payload": map[string]any{"n": 1},
 			"labels": map[string]string{"kind": "beat"}, "priority": 2},
 	}, http.StatusCreated)
-	require.Equal(t, fleet.OverlapSkip, created.Overlap)
+	require.Equal(t, api.OverlapSkip, created.Overlap)
 	require.Equal(t, "1m0s", created.CatchupWindow.String())
 	require.Equal(t, "beat", created.Note)
 	status, problem := call(t, http.MethodPost, node.URL+schedulesPath,
@@ -94,7 +93,7 @@ func TestSchedule(t *testing.T) {
 	require.Equal(t, protocol.CodeScheduleExists, problem.Code)
 
 	t.Log("it makes tasks like a submission's")
-	done := func(r *api.ScheduleRun) bool { return r.Status == fleet.TaskCompleted }
+	done := func(r *api.ScheduleRun) bool { return r.Status == api.TaskCompleted }
 	got := s.until(t, name, func(g *api.Schedule) bool { return len(g.Runs) >= 2 && done(&g.Runs[len(g.Runs)-1]) })
 	run := got.Runs[len(got.Runs)-1]
 	require.Equal(t, name+run.ScheduledAt.Format("@20060102t150405z"), run.TaskID)
@@ -162,7 +161,7 @@ func TestSchedule(t *testing.T) {
 func TestScheduleOverlap(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	release := make(chan struct{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 8},
 		map[string]agent.Handler{
@@ -190,36 +189,36 @@ func TestScheduleOverlap(t *testing.T) {
 	got := s.until(t, skip, func(g *api.Schedule) bool { return g.Counts.SkippedOverlap >= 2 })
 	require.Len(t, got.Runs, 1)
 	held := got.Runs[0].TaskID
-	waitTask(t, node.URL, held, fleet.TaskRunning)
+	waitTask(t, node.URL, held, api.TaskRunning)
 	status, problem := call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger", nil, nil)
 	require.Equal(t, http.StatusConflict, status)
 	require.Contains(t, problem.Detail, "allow_all")
 	triggered := s.trigger(t, skip, map[string]any{"overlap": "allow_all"})
 	s.until(t, skip, func(g *api.Schedule) bool {
-		return g.Runs[0].TaskID == triggered && g.Runs[0].Status == fleet.TaskRunning
+		return g.Runs[0].TaskID == triggered && g.Runs[0].Status == api.TaskRunning
 	})
 
 	t.Log("the last one is cancelled")
 	s.until(t, cancel, func(g *api.Schedule) bool {
-		return len(g.Runs) >= 2 && g.Runs[len(g.Runs)-1].Status == fleet.TaskCancelled
+		return len(g.Runs) >= 2 && g.Runs[len(g.Runs)-1].Status == api.TaskCancelled
 	})
 	t.Log("a dead letter does not hold up the next")
 	s.until(t, broken, func(g *api.Schedule) bool {
-		return len(g.Runs) >= 2 && g.Runs[0].Status == fleet.TaskDeadLetter && g.Runs[1].Status == fleet.TaskDeadLetter
+		return len(g.Runs) >= 2 && g.Runs[0].Status == api.TaskDeadLetter && g.Runs[1].Status == api.TaskDeadLetter
 	})
 
 	t.Log("deleting the schedule keeps its task")
 	s.call(t, http.MethodDelete, "/"+skip, nil, http.StatusNoContent)
-	require.Equal(t, fleet.TaskRunning, getTask(t, node.URL, held, "0s").Status)
+	require.Equal(t, api.TaskRunning, getTask(t, node.URL, held, "0s").Status)
 	close(release)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, held, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, node.URL, held, "20s").Status)
 }
 
 // A schedule whose cluster was deleted says so; when the cluster is there again, with shards, it goes on.
 func TestScheduleOfDeletedCluster(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	s, name := schedules{node.URL}, plane.UniqueID("lost")
 	s.delete(t, name)
 	s.call(t, http.MethodPost, "", map[string]any{"name": name, "cron": "0 0 1 1 *", "overlap": "allow_all",
@@ -237,9 +236,9 @@ func TestScheduleOfDeletedCluster(t *testing.T) {
 	require.Equal(t, first, got.Runs[0].TaskID)
 	require.Contains(t, got.Runs[0].Why, "there is no cluster")
 
-	node.EnsureCluster(t, fleet.ClusterConfig{Name: cluster, ReplicationMode: fleet.Sharded, Shards: 3})
+	node.EnsureCluster(t, api.ClusterConfig{Name: cluster, ReplicationMode: api.Sharded, Shards: 3})
 	require.Eventually(t, func() bool { return trigger() != first }, patience, 50*time.Millisecond)
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{"x": echo})
-	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].Status == fleet.TaskCompleted })
+	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].Status == api.TaskCompleted })
 }

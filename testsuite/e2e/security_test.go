@@ -27,7 +27,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/pki"
@@ -61,7 +60,7 @@ func newSecured(t *testing.T, o plane.NodeOptions, certificates ...guard.Certifi
 		Rate:         guard.DefaultRate, Burst: guard.DefaultBurst, Audit: audit, Sessions: hub.SessionsOf(plane.Key),
 	})
 	s.Node = plane.NewNode(t, o)
-	s.cluster = s.EnsureCluster(t, fleet.ClusterConfig{})
+	s.cluster = s.EnsureCluster(t, api.ClusterConfig{})
 	return s
 }
 
@@ -98,7 +97,7 @@ func (s *secured) token(t *testing.T, request api.TokenRequest) api.NewToken {
 func TestWhoWritesToTemporalMakesNoToken(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	viewer := s.token(t, api.TokenRequest{Name: "looker", Role: access.Viewer})
+	viewer := s.token(t, api.TokenRequest{Name: "looker", Role: api.RoleViewer})
 	records, err := (store.Store{Client: plane.Temporal(t)}).Tokens(t.Context())
 	require.NoError(t, err)
 	promoted := records[slices.IndexFunc(records, func(r access.Record) bool { return r.ID == viewer.ID })]
@@ -110,8 +109,8 @@ func TestWhoWritesToTemporalMakesNoToken(t *testing.T) {
 	} {
 		var random [access.RandomBytes]byte
 		_, _ = rand.Read(random[:])
-		secret, record := access.Mint(access.APIToken, random)
-		record.Name, record.Role, record.CreatedAt = "evil", access.Admin, time.Now().UTC()
+		secret, record := access.Mint(api.TokenAPI, random)
+		record.Name, record.Role, record.CreatedAt = "evil", api.RoleAdmin, time.Now().UTC()
 		change(&record)
 		_, err := store.Update(t.Context(), store.Store{Client: plane.Temporal(t)}, contract.CreateTokenUpdate,
 			contract.AccessWorkflowID, record)
@@ -129,11 +128,11 @@ func TestWhoWritesToTemporalMakesNoToken(t *testing.T) {
 func TestTwoTenants(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: api.TokenJoin, Cluster: s.cluster})
 	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 4,
 		JoinToken: join.Secret}, map[string]agent.Handler{"echo": echo})
-	acme := s.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
-	beta := s.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
+	acme := s.token(t, api.TokenRequest{Name: "acme", Role: api.RoleOperator, Tenant: "acme"}).Secret
+	beta := s.token(t, api.TokenRequest{Name: "beta", Role: api.RoleOperator, Tenant: "beta"}).Secret
 	ids := map[string]string{}
 	for _, token := range []string{acme, beta} {
 		var done task
@@ -143,7 +142,7 @@ func TestTwoTenants(t *testing.T) {
 		ids[token] = done.ID
 		status, _ = s.ask(t, token, http.MethodGet, "/tasks/"+done.ID+"?wait=20s", nil, &done)
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+		require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 	}
 	require.NotEqual(t, ids[acme], ids[beta])
 	for own, other := range map[string]string{acme: beta, beta: acme} {
@@ -166,8 +165,8 @@ func TestTwoTenants(t *testing.T) {
 func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	acme := s.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
-	beta := s.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
+	acme := s.token(t, api.TokenRequest{Name: "acme", Role: api.RoleOperator, Tenant: "acme"}).Secret
+	beta := s.token(t, api.TokenRequest{Name: "beta", Role: api.RoleOperator, Tenant: "beta"}).Secret
 	submit := func(token string) string {
 		var made task
 		status, p := s.ask(t, token, http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster},
@@ -190,7 +189,7 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 	var left task
 	status, _ = s.ask(t, beta, http.MethodGet, "/tasks/"+theirs, nil, &left)
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, fleet.TaskQueued, left.Status)
+	require.Equal(t, api.TaskQueued, left.Status)
 	status, _ = s.ask(t, firstAdmin, http.MethodPost, "/tasks/"+theirs+"/cancel", nil, nil)
 	require.Equal(t, http.StatusOK, status)
 }
@@ -199,7 +198,7 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 func TestARevokedTokenStopsToWork(t *testing.T) {
 	t.Parallel()
 	one, two := newSecured(t, plane.NodeOptions{}), newSecured(t, plane.NodeOptions{})
-	token := one.token(t, api.TokenRequest{Name: "ci", Role: access.Viewer})
+	token := one.token(t, api.TokenRequest{Name: "ci", Role: api.RoleViewer})
 	for _, s := range []*secured{one, two} {
 		status, p := s.ask(t, token.Secret, http.MethodGet, "/tasks", nil, nil)
 		require.Equal(t, http.StatusOK, status, "a new token works everywhere at once: %+v", p)
@@ -235,12 +234,12 @@ func TestARevokedTokenStopsToWork(t *testing.T) {
 func TestWhoMayRegister(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	elsewhere := s.EnsureCluster(t, fleet.ClusterConfig{})
+	elsewhere := s.EnsureCluster(t, api.ClusterConfig{})
 	id := plane.UniqueID("a")
-	other := s.token(t, api.TokenRequest{Name: "other", Kind: access.JoinToken, Cluster: elsewhere}).Secret
-	another := s.token(t, api.TokenRequest{Name: "another", Kind: access.JoinToken, Cluster: s.cluster,
+	other := s.token(t, api.TokenRequest{Name: "other", Kind: api.TokenJoin, Cluster: elsewhere}).Secret
+	another := s.token(t, api.TokenRequest{Name: "another", Kind: api.TokenJoin, Cluster: s.cluster,
 		AgentID: "somebody"}).Secret
-	operator := s.token(t, api.TokenRequest{Name: "op", Role: access.Admin}).Secret
+	operator := s.token(t, api.TokenRequest{Name: "op", Role: api.RoleAdmin}).Secret
 	run := func(token string) *running {
 		return startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, JoinToken: token},
 			map[string]agent.Handler{"echo": echo})
@@ -254,7 +253,7 @@ func TestWhoMayRegister(t *testing.T) {
 			t.Fatalf("%s: the agent was not refused", name)
 		}
 	}
-	own := s.token(t, api.TokenRequest{Name: "own", Kind: access.JoinToken, Cluster: s.cluster, AgentID: id}).Secret
+	own := s.token(t, api.TokenRequest{Name: "own", Kind: api.TokenJoin, Cluster: s.cluster, AgentID: id}).Secret
 	run(own)
 	require.Eventually(t, func() bool {
 		var a struct{ Status string }
@@ -271,7 +270,7 @@ func TestOverTLS(t *testing.T) {
 	certificate, key := ca.issue(t, dir, "mainstay")
 	config, err := guard.ServerTLS(guard.TLSFiles{Certificate: certificate, Key: key, ClientCA: ca.file}, zap.NewNop())
 	require.NoError(t, err)
-	s := newSecured(t, plane.NodeOptions{TLS: config}, guard.Certificate{Subject: "ops", Role: access.Operator},
+	s := newSecured(t, plane.NodeOptions{TLS: config}, guard.Certificate{Subject: "ops", Role: api.RoleOperator},
 		guard.Certificate{Subject: "agents", Joins: true})
 	client := func(name string) *tls.Config {
 		own, ownKey := "", ""
@@ -294,7 +293,7 @@ func TestOverTLS(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	status, _ = s.ask(t, "", http.MethodGet, "/tasks/"+done.ID+"?wait=20s", nil, &done)
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+	require.Equal(t, api.TaskCompleted, done.Status, done.Why)
 	use("")
 	status, _ = s.ask(t, "", http.MethodGet, "/tasks", nil, nil)
 	require.Equal(t, http.StatusUnauthorized, status)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -18,7 +18,7 @@ import (
 func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	late := newWireAgent(t, node.URL, cluster)
 	late.register(t)
 	id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "payload": "the second's"})
@@ -29,7 +29,7 @@ func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: second},
 		map[string]agent.Handler{"echo": echo})
 	got := getTask(t, node.URL, id, "30s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 
 	for n := range 2 { // a result that is sent again is refused again
 		status, text := late.report(t, late.session, a.TaskID, a.Attempt, a.Token)
@@ -39,8 +39,8 @@ func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 	again := getTask(t, node.URL, id, "0s")
 	require.JSONEq(t, `"the second's"`, string(again.Result))
 	require.Len(t, again.Attempts, 2)
-	require.Equal(t, []fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted},
-		[]fleet.AttemptOutcome{again.Attempts[0].Outcome, again.Attempts[1].Outcome})
+	require.Equal(t, []api.AttemptOutcome{api.AttemptLost, api.AttemptCompleted},
+		[]api.AttemptOutcome{again.Attempts[0].Outcome, again.Attempts[1].Outcome})
 	require.Equal(t, []string{late.id, second}, []string{again.Attempts[0].AgentID, again.Attempts[1].AgentID})
 }
 
@@ -48,7 +48,7 @@ func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 func TestExpiredSessionIsTold(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	w := newWireAgent(t, node.URL, cluster)
 	first := w.register(t)
 	status, _, text := w.poll(t)
@@ -71,7 +71,7 @@ func TestExpiredSessionIsTold(t *testing.T) {
 func TestNewerProcessFencesTheOlder(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	older := newWireAgent(t, node.URL, cluster)
 	older.register(t)
 	id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster})
@@ -91,5 +91,5 @@ func TestNewerProcessFencesTheOlder(t *testing.T) {
 	requireProblem(t, http.StatusConflict, protocol.CodeSuperseded, status, text, a.Token)
 	status, text = newer.report(t, newer.session, b.TaskID, b.Attempt, b.Token)
 	require.Equal(t, http.StatusOK, status, text)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, id, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, node.URL, id, "20s").Status)
 }

@@ -12,7 +12,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -50,9 +49,9 @@ func (b *bench) leads(t *testing.T, keepers ...*keeper) (leader *keeper, others 
 		view := b.view(t)
 		for _, k := range keepers {
 			switch view.RoleOf(k.id) {
-			case fleet.RoleLeader:
+			case api.RoleLeader:
 				leader = k
-			case fleet.RoleStandby:
+			case api.RoleStandby:
 				others = append(others, k)
 			}
 		}
@@ -73,9 +72,9 @@ func same(t *testing.T, keepers ...*keeper) {
 	}, patience, 10*time.Millisecond, "the states are the same")
 }
 
-func (b *bench) sync(t *testing.T) fleet.SyncReport {
+func (b *bench) sync(t *testing.T) api.SyncReport {
 	t.Helper()
-	var report fleet.SyncReport
+	var report api.SyncReport
 	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/sync",
 		map[string]any{"reason": "test"}, &report)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
@@ -93,7 +92,7 @@ func (b *bench) comparison(t *testing.T) api.ClusterSync {
 // What the leader writes comes to the standbys by itself, at two hubs, and who is promoted has it.
 func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	other := plane.NewNode(t, plane.NodeOptions{})
 	keepers := []*keeper{b.keeper(t, plane.UniqueID("a"), b.node.URL), b.keeper(t, plane.UniqueID("b"), b.node.URL),
 		b.keeper(t, plane.UniqueID("c"), other.URL)}
@@ -115,14 +114,14 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 		require.ErrorIs(t, s.state.SetConfiguration("retention", 1), agent.ErrStandby)
 	}
 	report := b.sync(t)
-	require.Equal(t, fleet.SyncConsistent, report.Status, "%+v", report)
+	require.Equal(t, api.SyncConsistent, report.Status, "%+v", report)
 	for _, s := range standbys {
 		require.Equal(t, running, s.state.Tasks(leader.id)[0].TaskID, "what the leader runs")
 	}
 	now := b.comparison(t)
 	require.True(t, now.Consistent, "%+v", now)
 	require.Len(t, now.Members, 3)
-	require.Equal(t, fleet.SyncConsistent, now.LastSync.Status)
+	require.Equal(t, api.SyncConsistent, now.LastSync.Status)
 
 	// The leader dies. Who is promoted has its state and may write; a new agent gets it.
 	leader.network.cut()
@@ -143,7 +142,7 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	require.Empty(t, leader.state.Digests())
 	leader.mu.Lock()
 	defer leader.mu.Unlock()
-	require.Contains(t, leader.changes, agent.StateChange{Section: fleet.StateDigests, Key: "registry/app:1"},
+	require.Contains(t, leader.changes, agent.StateChange{Section: api.StateDigests, Key: "registry/app:1"},
 		"it is told of the removal")
 	b.finish.Store(true)
 }
@@ -151,7 +150,7 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 // In a sharded cluster every owner writes, and all have everything. Large states travel in parts.
 func TestShardedStatesAreMerged(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4})
+	b := newBench(t, api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 4})
 	first, second := b.keeper(t, plane.UniqueID("a"), b.node.URL), b.keeper(t, plane.UniqueID("b"), b.node.URL)
 	require.Eventually(t, func() bool {
 		view := b.view(t)
@@ -168,12 +167,12 @@ func TestShardedStatesAreMerged(t *testing.T) {
 	same(t, first, second)
 	require.Len(t, first.state.Configuration(), 31)
 	require.Equal(t, first.state.Configuration(), second.state.Configuration())
-	require.Equal(t, fleet.SyncConsistent, b.sync(t).Status)
+	require.Equal(t, api.SyncConsistent, b.sync(t).Status)
 }
 
 func TestStateSyncRefusals(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.agent(t, plane.UniqueID("a"))
 	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/sync", nil, nil)
 	require.Equal(t, http.StatusConflict, status)
@@ -183,7 +182,7 @@ func TestStateSyncRefusals(t *testing.T) {
 	require.Equal(t, protocol.CodeUnknownCluster, p.Code)
 	require.True(t, b.comparison(t).Consistent)
 
-	passive := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	passive := newBench(t, api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	passive.agent(t, plane.UniqueID("a"))
-	require.Equal(t, fleet.SyncSkipped, passive.sync(t).Status, "no agent keeps state")
+	require.Equal(t, api.SyncSkipped, passive.sync(t).Status, "no agent keeps state")
 }

@@ -11,14 +11,13 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // What a lost attempt had written is kept, the task is found by both of its agents, and its history tells it all.
 func TestStoryOfATaskThatMoved(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	first, second := plane.UniqueID("a"), plane.UniqueID("b")
 	handler := func(id string) agent.Handler {
 		hold := b.hold(id)
@@ -48,7 +47,7 @@ func TestStoryOfATaskThatMoved(t *testing.T) {
 	b.waitBegins(t, id, 2)
 	b.finish.Store(true)
 	got := getTask(t, b.node.URL, id, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 
 	require.Equal(t, "this is "+first, output(1).Lines[0].Text, "of the lost attempt")
 	require.Equal(t, "this is "+second, output(2).Lines[0].Text)
@@ -69,7 +68,7 @@ func TestStoryOfATaskThatMoved(t *testing.T) {
 	var story api.Task
 	status, problem := call(t, http.MethodGet, path+"/"+url.PathEscape(id)+"?include=history&include=payload", nil, &story)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	require.Equal(t, fleet.Fenced, story.Spec.RetrySafety)
+	require.Equal(t, api.Fenced, story.Spec.RetrySafety)
 	var told []string
 	for _, m := range story.History {
 		told = append(told, fmt.Sprint(m.Event, m.Attempt, m.AgentID))

@@ -16,7 +16,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -68,7 +67,7 @@ func awaitBacklog(t *testing.T, ids ...string) {
 
 // awaitPriorities waits until a lane holds work of all these priorities: Temporal takes up to about a second to move
 // it.
-func awaitPriorities(t *testing.T, lane string, priorities ...fleet.Priority) {
+func awaitPriorities(t *testing.T, lane string, priorities ...api.Priority) {
 	t.Helper()
 	c := plane.Temporal(t)
 	require.Eventually(t, func() bool {
@@ -90,7 +89,7 @@ func awaitPriorities(t *testing.T, lane string, priorities ...fleet.Priority) {
 func TestRaisedTaskRunsNext(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	o := newOrder()
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 1},
 		map[string]agent.Handler{"wait": o.handle})
@@ -116,7 +115,7 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 		map[string]any{"priority": 1}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 
-	awaitPriorities(t, contract.ClusterLane(cluster), fleet.PriorityCritical, fleet.PriorityBackground)
+	awaitPriorities(t, contract.ClusterLane(cluster), api.PriorityCritical, api.PriorityBackground)
 	close(o.free)
 	begun := o.await(t, 6)
 	require.Len(t, begun, 6)
@@ -124,7 +123,7 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 	require.Equal(t, lowered, begun[5])
 	for _, id := range append(low, first) {
 		got := getTask(t, node.URL, id, "20s")
-		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 		require.Len(t, got.Attempts, 1, "nothing was delivered twice")
 	}
 	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+raised+"/priority",
@@ -136,7 +135,7 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 func TestTaskStartsAtItsTime(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{"echo": echo})
 	at := time.Now().Add(2 * time.Second)
@@ -145,21 +144,21 @@ func TestTaskStartsAtItsTime(t *testing.T) {
 	never := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster,
 		"start_at": time.Now().Add(time.Hour).Format(time.RFC3339)})
 	waiting := getTask(t, node.URL, never, "")
-	require.Equal(t, fleet.TaskQueued, waiting.Status)
+	require.Equal(t, api.TaskQueued, waiting.Status)
 	require.Contains(t, waiting.Why, "starts at ")
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+never+"/cancel", map[string]any{}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	require.Equal(t, fleet.TaskCancelled, getTask(t, node.URL, never, "20s").Status)
+	require.Equal(t, api.TaskCancelled, getTask(t, node.URL, never, "20s").Status)
 
 	got := getTask(t, node.URL, soon, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, "expires_in counts from the start: %s", got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, "expires_in counts from the start: %s", got.Why)
 	require.False(t, got.Attempts[0].StartedAt.Before(at.Truncate(time.Millisecond)))
 }
 
 func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{DeadLetterRetention: fleet.Duration(time.Hour)})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{DeadLetterRetention: api.Duration(time.Hour)})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{
 			"disk": func(context.Context, *agent.Task) (any, error) {
@@ -169,7 +168,7 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	body := map[string]any{"type": "disk", "cluster": cluster, "payload": map[string]any{"n": 7},
 		"retry": map[string]any{"max_attempts": 1}}
 	id := submit(t, node.URL, body)
-	waitTask(t, node.URL, id, fleet.TaskDeadLetter)
+	waitTask(t, node.URL, id, api.TaskDeadLetter)
 
 	var dead api.Task
 	status, problem := call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id+"?include=payload", nil, &dead)
@@ -192,21 +191,21 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	status, problem = call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id+"?include=payload&wait=20s", nil,
 		&dead)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	require.Equal(t, fleet.TaskFailed, dead.Status)
+	require.Equal(t, api.TaskFailed, dead.Status)
 	require.Equal(t, "discarded: the customer is gone", dead.Why)
 	require.JSONEq(t, `{"n":7}`, string(dead.Payload), "what it was stays visible")
 	require.Len(t, dead.Attempts, 1)
 
 	body["retry"] = map[string]any{"max_attempts": 5, "non_retryable": []string{"io"}}
 	got := getTask(t, node.URL, submit(t, node.URL, body), "20s")
-	require.Equal(t, fleet.TaskFailed, got.Status, "a failure of this type is not tried again")
+	require.Equal(t, api.TaskFailed, got.Status, "a failure of this type is not tried again")
 	require.Contains(t, got.Why, "disk full")
 }
 
 func TestOneKeyTwoBodies(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	body := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": "order 7",
 		"payload": map[string]any{"a": 1, "b": 2}}
 	id := submit(t, node.URL, body)

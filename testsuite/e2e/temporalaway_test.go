@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/assert"
@@ -27,7 +28,7 @@ func TestTemporalAway(t *testing.T) {
 		DisconnectGrace: time.Minute}
 	node := plane.NewNode(t, plane.NodeOptions{DialTemporal: way.dial, Config: hub.Config{Timing: timing}})
 	t.Cleanup(way.heal) // before the node stops
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	w := newWireAgent(t, node.URL, cluster)
 	w.register(t)
 	id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster})
@@ -87,7 +88,7 @@ func TestTemporalAway(t *testing.T) {
 	}, patience, 250*time.Millisecond)
 	require.Equal(t, http.StatusOK, status, "the result that was refused is taken when it is sent again: %s", text)
 	got := getTask(t, node.URL, id, "20s")
-	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.Len(t, got.Attempts, 1)
 
 	var submitted task
@@ -97,7 +98,7 @@ func TestTemporalAway(t *testing.T) {
 	require.Equal(t, submitted.ID, a.TaskID)
 	status, text = w.report(t, w.session, a.TaskID, a.Attempt, a.Token)
 	require.Equal(t, http.StatusOK, status, text)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, submitted.ID, "20s").Status)
+	require.Equal(t, api.TaskCompleted, getTask(t, node.URL, submitted.ID, "20s").Status)
 }
 
 func ready(t *testing.T, url string) (int, protocol.Problem) {

@@ -16,7 +16,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -62,7 +61,7 @@ func attributeOf(s *tracetest.SpanStub, key string) string {
 func TestOneTraceOverAFailover(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	begun := make(chan string, 2) // the traceparent that each handler sees
 	finish := make(chan struct{})
 	start := func(id string) *network {
@@ -91,7 +90,7 @@ func TestOneTraceOverAFailover(t *testing.T) {
 	start(plane.UniqueID("b"))
 	require.Contains(t, <-begun, traceID, "the second attempt is in the same trace")
 	close(finish)
-	done := waitTask(t, node.URL, task.ID, fleet.TaskCompleted)
+	done := waitTask(t, node.URL, task.ID, api.TaskCompleted)
 	require.JSONEq(t, `"`+traceID+`"`, string(done.Result))
 	var shown api.Task
 	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+task.ID, nil, &shown)
@@ -136,14 +135,14 @@ func reports(spans tracetest.SpanStubs) tracetest.SpanStubs {
 func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"),
 		TracerProvider: plane.Tracer()},
 		map[string]agent.Handler{"look": func(ctx context.Context, _ *agent.Task) (any, error) {
 			return trace.SpanContextFromContext(ctx).IsSampled(), nil
 		}})
 	id := submit(t, node.URL, map[string]any{"type": "look", "cluster": cluster})
-	require.JSONEq(t, `false`, string(waitTask(t, node.URL, id, fleet.TaskCompleted).Result))
+	require.JSONEq(t, `false`, string(waitTask(t, node.URL, id, api.TaskCompleted).Result))
 	var shown api.Task
 	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id, nil, &shown)
 	require.Empty(t, shown.TraceID)
@@ -153,7 +152,7 @@ func TestNoTrace(t *testing.T) {
 func TestCorrelationIsOnSpans(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"),
 		TracerProvider: plane.Tracer()}, map[string]agent.Handler{"echo": echo})
 	const traceID = "5bf92f3577b34da6a3ce929d0e0e4737"

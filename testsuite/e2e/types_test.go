@@ -11,7 +11,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -33,7 +32,7 @@ func (b *bench) waiting(t *testing.T, lane string) *api.Lane {
 // what waited before they came, and nothing that waits is taken and returned.
 func TestTypesDoNotBlockEachOther(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	b.agent(t, plane.UniqueID("a")) // a hold ends when the test does
 	const backlog = 60
 	var ids []string
@@ -49,14 +48,14 @@ func TestTypesDoNotBlockEachOther(t *testing.T) {
 		map[string]agent.Handler{"draw": func(context.Context, *agent.Task) (any, error) { return "drawn", nil }})
 	for _, id := range []string{early, b.submit(t, map[string]any{"type": "draw"})} {
 		task := getTask(t, b.node.URL, id, "20s")
-		require.Equal(t, fleet.TaskCompleted, task.Status)
+		require.Equal(t, api.TaskCompleted, task.Status)
 		require.Len(t, task.Attempts, 1, "nobody else was offered it")
 	}
 	require.Equal(t, "draw", b.waiting(t, "type/draw").Needs.Type)
 	for _, id := range ids {
 		task := getTask(t, b.node.URL, id, "0s")
 		for _, a := range task.Attempts {
-			require.NotEqual(t, fleet.AttemptReturned, a.Outcome, "%s: %s", id, strings.TrimSpace(a.Reason))
+			require.NotEqual(t, api.AttemptReturned, a.Outcome, "%s: %s", id, strings.TrimSpace(a.Reason))
 		}
 	}
 }
@@ -65,7 +64,7 @@ func TestTypesDoNotBlockEachOther(t *testing.T) {
 // agents do not handle go to the lane of their type.
 func TestTasksOfBeforeAnyAgentReachTheirs(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	var ids []string
 	for range 20 {
 		ids = append(ids, b.submit(t, map[string]any{"type": "draw"}))
@@ -78,6 +77,6 @@ func TestTasksOfBeforeAnyAgentReachTheirs(t *testing.T) {
 	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: plane.UniqueID("b"), Slots: 4},
 		map[string]agent.Handler{"draw": func(context.Context, *agent.Task) (any, error) { return "drawn", nil }})
 	for _, id := range ids {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 	}
 }

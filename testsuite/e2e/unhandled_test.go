@@ -11,19 +11,17 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // unhandled is what the overview says of tasks of the cluster that no agent handles; nil: nothing.
-func (b *bench) unhandled(t *testing.T) *diagnosis.Problem {
+func (b *bench) unhandled(t *testing.T) *api.Problem {
 	t.Helper()
 	var o api.Overview
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/overview", nil, &o)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	i := slices.IndexFunc(o.Problems, func(p diagnosis.Problem) bool {
-		return p.Kind == diagnosis.KindUnhandled &&
+	i := slices.IndexFunc(o.Problems, func(p api.Problem) bool {
+		return p.Kind == api.ProblemUnhandled &&
 			p.Cluster == b.cluster
 	})
 	if i < 0 {
@@ -34,7 +32,7 @@ func (b *bench) unhandled(t *testing.T) *diagnosis.Problem {
 
 func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
+	b := newBench(t, api.ClusterConfig{})
 	first := plane.UniqueID("a")
 	b.agent(t, first)
 	begun := time.Now()
@@ -44,7 +42,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 	p := b.unhandled(t)
 	require.Equal(t, "2 tasks of type resize in cluster "+b.cluster+": no agent handles it", p.What)
 	require.Equal(t, "agent "+first+" handles hold", p.Why)
-	require.Equal(t, diagnosis.SeverityWarning, p.Severity)
+	require.Equal(t, api.SeverityWarning, p.Severity)
 	require.WithinRange(t, *p.Since, begun, time.Now())
 	var page struct{ Tasks []api.Task }
 	require.Eventually(t, func() bool {
@@ -66,7 +64,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 			},
 		})
 	for _, id := range ids {
-		waitTask(t, b.node.URL, id, fleet.TaskRunning)
+		waitTask(t, b.node.URL, id, api.TaskRunning)
 	}
 	require.Nil(t, b.unhandled(t), "an agent handles it now")
 	require.Eventually(t, func() bool {
@@ -77,6 +75,6 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 	}, patience, 50*time.Millisecond, "what is marked is found when it runs")
 	close(release)
 	for _, id := range ids {
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Equal(t, api.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 	}
 }

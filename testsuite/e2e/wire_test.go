@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -81,7 +81,7 @@ func (w *wireAgent) take(t testing.TB) protocol.Assignment {
 // report reports that an attempt completed, with the given session and attempt tokens.
 func (w *wireAgent) report(t testing.TB, session, taskID string, attempt int, token string) (int, string) {
 	t.Helper()
-	return w.end(t, session, taskID, protocol.Result{Token: token, Attempt: attempt, Outcome: fleet.AttemptCompleted,
+	return w.end(t, session, taskID, protocol.Result{Token: token, Attempt: attempt, Outcome: api.AttemptCompleted,
 		Output: json.RawMessage(`"done"`), StartedAt: time.Now(), EndedAt: time.Now()})
 }
 

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/kubernetes"
 )
 
-var spec = fleet.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Resources: fleet.Resources{CPU: "500m", Memory: "64Mi"},
-	Kubernetes: fleet.KubernetesSpawn{PriorityClass: "low"}}
+var spec = fleet.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Resources: api.Resources{CPU: "500m", Memory: "64Mi"},
+	Kubernetes: api.KubernetesSpawn{PriorityClass: "low"}}
 
 const podName = "mainstay-c-1-0a"
 
@@ -141,8 +142,8 @@ func TestTheSpawnerInKubernetes(t *testing.T) {
 			run(t)
 		})
 	}
-	reports := make(chan fleet.SpawnEnd, 10)
-	go k.Watch(t.Context(), func(end fleet.SpawnEnd) { reports <- end })
+	reports := make(chan api.SpawnEnd, 10)
+	go k.Watch(t.Context(), func(end api.SpawnEnd) { reports <- end })
 	status := func(status string) func() { return func() { s.patch(t, status) } }
 	killed := `{"phase":"Failed","containerStatuses":[{"name":"agent","image":"agent:1","state":{"running":null,` +
 		`"terminated":{"exitCode":137,"reason":"%s","finishedAt":"2026-01-02T03:04:05Z"}}}]}`

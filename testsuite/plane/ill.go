@@ -11,6 +11,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -18,15 +19,15 @@ import (
 
 // HealIll runs a healing cycle, with this workflow id, of a cluster with so many ill agents, which say why, while the
 // brake is engaged. The agents are made up: a worker of the test's own answers what was found.
-func HealIll(t *testing.T, id string, agents int, why string) fleet.HealingCycleRecord {
+func HealIll(t *testing.T, id string, agents int, why string) api.HealingCycleRecord {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	one := fleet.HealingCase{Cluster: id, Policy: fleet.HealingPolicy{}.WithDefaults(), Members: agents,
+	one := fleet.HealingCase{Cluster: id, Policy: api.HealingPolicy{}.WithDefaults(), Members: agents,
 		Serving: agents, Braked: true}
 	for i := range agents {
-		one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("a-%04d", i), Status: fleet.AgentOnline,
-			Health: fleet.MemberHealth{Level: fleet.HealthCritical, Why: why, Since: time.Now().Add(-time.Hour)}})
+		one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("a-%04d", i), Status: api.AgentOnline,
+			Health: fleet.MemberHealth{Level: api.HealthCritical, Why: why, Since: time.Now().Add(-time.Hour)}})
 	}
 	w := sdkworker.New(Temporal(t), id, sdkworker.Options{})
 	w.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
@@ -36,7 +37,7 @@ func HealIll(t *testing.T, id string, agents int, why string) fleet.HealingCycle
 		return contract.Examined{Clusters: 1, Agents: agents, Cases: []fleet.HealingCase{one}}, nil
 	})
 	contract.CountHealingActivity.Register(w, contract.NoAnswer(
-		func(context.Context, fleet.HealingRecord) error { return nil }))
+		func(context.Context, api.HealingRecord) error { return nil }))
 	require.NoError(t, w.Start())
 	defer w.Stop()
 	run, err := Temporal(t).ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: id,

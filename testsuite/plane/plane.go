@@ -257,15 +257,15 @@ func (n *Node) Stop() {
 // EnsureCluster makes a cluster, whose id is the test's own unless config names it. It is terminated with the test:
 // every node looks at all clusters, so those of hundreds of tests would keep the machine busy. Its work is held for
 // agents that are away for a moment only, unless config says how long.
-func (n *Node) EnsureCluster(t testing.TB, config fleet.ClusterConfig) string {
+func (n *Node) EnsureCluster(t testing.TB, config api.ClusterConfig) string {
 	t.Helper()
 	if config.Name == "" {
 		config.Name = UniqueID("c")
 	}
 	if config.TaskDefaults.DisconnectGrace == nil {
-		config.TaskDefaults.DisconnectGrace = new(fleet.Duration(300 * time.Millisecond))
+		config.TaskDefaults.DisconnectGrace = new(api.Duration(300 * time.Millisecond))
 	}
-	require.NoError(t, n.gateway.EnsureClusters(t.Context(), []fleet.ClusterConfig{config}))
+	require.NoError(t, n.gateway.EnsureClusters(t.Context(), []api.ClusterConfig{config}))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

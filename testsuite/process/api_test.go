@@ -9,16 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // task is what tests read of a task.
 type task struct {
-	ID       string           `json:"id"`
-	Status   fleet.TaskStatus `json:"status"`
-	Why      string           `json:"why"`
-	Attempts []fleet.Attempt  `json:"attempts"`
-	Result   json.RawMessage  `json:"result"`
+	ID       string          `json:"id"`
+	Status   api.TaskStatus  `json:"status"`
+	Why      string          `json:"why"`
+	Attempts []api.Attempt   `json:"attempts"`
+	Result   json.RawMessage `json:"result"`
 }
 
 // call sends JSON and decodes the answer, which must have the status.
@@ -55,7 +55,7 @@ func completed(t testing.TB, url, id string, limit time.Duration) task {
 	var got task
 	for deadline := time.Now().Add(limit); ; {
 		call(t, http.StatusOK, http.MethodGet, url+"/api/v1/agents/tasks/"+id+"?wait=20s", nil, &got)
-		if got.Status == fleet.TaskCompleted {
+		if got.Status == api.TaskCompleted {
 			return got
 		}
 		require.False(t, got.Status.Final() || time.Now().After(deadline), "task %s is %s: %s; %+v", id, got.Status,
@@ -67,8 +67,8 @@ func completed(t testing.TB, url, id string, limit time.Duration) task {
 func online(t testing.TB, url, id string) (pid int) {
 	t.Helper()
 	var got struct {
-		Status fleet.AgentStatus `json:"status"`
-		PID    int               `json:"pid"`
+		Status api.AgentStatus `json:"status"`
+		PID    int             `json:"pid"`
 	}
 	require.Eventually(t, func() bool {
 		response, err := http.Get(url + "/api/v1/agents/" + id)
@@ -77,7 +77,7 @@ func online(t testing.TB, url, id string) (pid int) {
 		}
 		defer func() { _ = response.Body.Close() }()
 		return response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&got) == nil &&
-			got.Status == fleet.AgentOnline
+			got.Status == api.AgentOnline
 	}, patience, 20*time.Millisecond, "agent %s", id)
 	return got.PID
 }

@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/require"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 // devReport is what tests read of what `dev` reports when all is up.
@@ -93,10 +92,10 @@ func TestKilledDevLosesNothing(t *testing.T) {
 
 	for _, submitted := range accepted.Tasks {
 		// What was on its way from Temporal to an agent at that moment waits for the backstop of a minute.
-		done := completed(t, second.URL, submitted.ID, 2*fleet.AttemptBackstop)
+		done := completed(t, second.URL, submitted.ID, 2*api.AttemptBackstop)
 		results := 0
 		for _, a := range done.Attempts {
-			if a.Outcome == fleet.AttemptCompleted {
+			if a.Outcome == api.AttemptCompleted {
 				results++
 			}
 		}

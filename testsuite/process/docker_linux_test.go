@@ -28,7 +28,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner/docker"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
@@ -167,14 +166,14 @@ func (y *yard) scale(t *testing.T, to int) {
 func (y *yard) has(t *testing.T, want int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		agents, err := y.api.Agents.List(client.AgentQuery{Cluster: y.name, Status: fleet.AgentOnline}).Take(t.Context(), 0)
+		agents, err := y.api.Agents.List(client.AgentQuery{Cluster: y.name, Status: api.AgentOnline}).Take(t.Context(), 0)
 		assert.NoError(c, err)
 		assert.Len(c, agents, want)
 		assert.Equal(c, want, y.count(c))
 		actions, err := y.api.Scalings.List(y.name).Take(t.Context(), 0)
 		assert.NoError(c, err)
-		assert.False(c, slices.ContainsFunc(actions, func(r fleet.ScalingRecord) bool {
-			return r.Status == fleet.ScalingRunning
+		assert.False(c, slices.ContainsFunc(actions, func(r api.ScalingRecord) bool {
+			return r.Status == api.ScalingRunning
 		}))
 	}, patience, 100*time.Millisecond)
 }
@@ -218,7 +217,7 @@ func TestContainersAreAgents(t *testing.T) {
 	y.requireConfined(t, id, agent)
 
 	t.Log("a container that is killed is replaced; its task moves")
-	task, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "hold",
+	task, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "hold",
 		Cluster: y.name}})
 	require.NoError(t, err)
 	holder := y.holder(t, task.ID, "")
@@ -237,8 +236,8 @@ func TestContainersAreAgents(t *testing.T) {
 	y.has(t, 5)
 
 	t.Log("a container that takes too much memory is replaced")
-	eater, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "eat",
-		Cluster: y.name, RetrySafety: fleet.AtMostOnce}})
+	eater, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "eat",
+		Cluster: y.name, RetrySafety: api.AtMostOnce}})
 	require.NoError(t, err)
 	agent = y.holder(t, eater.ID, "")
 	require.Equal(t, "its container was killed: it used more than its 64 MiB of memory", y.endOf(t, agent))

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 var (
@@ -58,14 +57,14 @@ func TestContainersUnderChaos(t *testing.T) {
 	y.has(t, 4)
 
 	random := rand.New(rand.NewPCG(*containerSeed, 0)) //nolint:gosec // it is to be repeatable
-	safeties := []fleet.RetrySafety{fleet.Idempotent, fleet.AtMostOnce}
+	safeties := []api.RetrySafety{api.Idempotent, api.AtMostOnce}
 	var ids []string
 	faults, deck := map[string]int{}, []int{}
 	pace := time.NewTicker(containerPace)
 	defer pace.Stop()
 	next, end := time.Now().Add(containerFaults), time.Now().Add(*containerChaos)
 	for time.Now().Before(end) {
-		task, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "count",
+		task, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: "count",
 			Cluster: y.name, RetrySafety: safeties[len(ids)%2], Payload: payload}})
 		if err == nil { // what was not acknowledged need not be done
 			ids = append(ids, task.ID)
@@ -92,24 +91,24 @@ func TestContainersUnderChaos(t *testing.T) {
 		mu.Unlock()
 		completed := 0
 		for _, attempt := range task.Attempts {
-			if attempt.Outcome == fleet.AttemptCompleted {
+			if attempt.Outcome == api.AttemptCompleted {
 				completed++
 			}
 		}
 		switch {
-		case safeties[i%2] == fleet.Idempotent:
-			require.Equal(t, fleet.TaskCompleted, task.Status, "%s: %+v", id, task.Attempts)
+		case safeties[i%2] == api.Idempotent:
+			require.Equal(t, api.TaskCompleted, task.Status, "%s: %+v", id, task.Attempts)
 			require.LessOrEqual(t, times, len(task.Attempts), "%s ran more often than it was given out", id)
 			if times > 1 {
 				repeated++
 			}
-		case task.Status == fleet.TaskReview:
+		case task.Status == api.TaskReview:
 			reviews++
 			require.LessOrEqual(t, times, 1, "%s must not run twice", id)
 			require.Zero(t, completed)
 			continue
 		default:
-			require.Equal(t, fleet.TaskCompleted, task.Status, "%s: %+v", id, task.Attempts)
+			require.Equal(t, api.TaskCompleted, task.Status, "%s: %+v", id, task.Attempts)
 			require.LessOrEqual(t, times, 1, "%s must not run twice", id)
 		}
 		require.Positive(t, times, "%s is completed, so it began", id)

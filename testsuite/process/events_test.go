@@ -21,11 +21,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 )
@@ -64,7 +61,7 @@ func TestEventsThroughKills(t *testing.T) {
 	}
 	tenants, of := []string{"acme", "beta"}, map[string]*client.Client{}
 	for _, tenant := range tenants {
-		token, err := connect(admin).Tokens.Create(t.Context(), api.TokenRequest{Name: tenant, Role: access.Operator,
+		token, err := connect(admin).Tokens.Create(t.Context(), api.TokenRequest{Name: tenant, Role: api.RoleOperator,
 			Tenant: tenant})
 		require.NoError(t, err)
 		of[tenant] = connect(token.Secret)
@@ -118,13 +115,13 @@ func TestEventsThroughKills(t *testing.T) {
 	// Only events that are not settled are listed here: each event in a list costs a question to its workflow.
 	for _, tenant := range tenants {
 		require.Eventually(t, func() bool {
-			open, err := of[tenant].Inbound.List(client.InboundQuery{Status: mesh.Received}).Take(t.Context(), 1)
+			open, err := of[tenant].Inbound.List(client.InboundQuery{Status: api.InboundReceived}).Take(t.Context(), 1)
 			return err == nil && len(open) == 0
 		}, patience*5, time.Second)
 	}
 	t.Logf("all settled after %s", time.Since(begun).Round(time.Second))
 	for i, tenant := range tenants {
-		counts, last := map[mesh.Status]int{}, ""
+		counts, last := map[api.InboundStatus]int{}, ""
 		require.Eventually(t, func() bool { // visibility may be behind
 			events, err := of[tenant].Inbound.List(client.InboundQuery{}).Take(t.Context(), 0)
 			clear(counts)
@@ -136,8 +133,8 @@ func TestEventsThroughKills(t *testing.T) {
 			}
 			return err == nil && len(events) == each
 		}, patience*5, time.Second, "%v", counts)
-		require.Equal(t, map[mesh.Status]int{mesh.Dispatched: each / 5, mesh.Unmatched: each - each/5 - each/perBatch,
-			mesh.Quarantined: each / perBatch}, counts)
+		require.Equal(t, map[api.InboundStatus]int{api.InboundDispatched: each / 5, api.InboundUnmatched: each - each/5 - each/perBatch,
+			api.InboundQuarantined: each / perBatch}, counts)
 		runs, err := of[tenant].Runs.List(client.RunQuery{Job: "counted"}).Take(t.Context(), 0)
 		require.NoError(t, err)
 		require.Len(t, runs, each/5, "each event started one run")
@@ -228,5 +225,5 @@ func TestKeysStayInTheAgent(t *testing.T) {
 	for _, text := range []string{string(answer), traces.String(), a.stdout.String(), a.stderr.String(), p.stderr.String()} {
 		require.NotContains(t, text, key)
 	}
-	require.Equal(t, fleet.TaskCompleted, done.Status)
+	require.Equal(t, api.TaskCompleted, done.Status)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/kubernetes"
 )
@@ -32,8 +31,8 @@ func TestPodsAreAgents(t *testing.T) {
 	y.startSpawner(t, "")
 	submit := func(taskType string) (task, agent string) {
 		t.Helper()
-		made, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: taskType,
-			Cluster: y.name, RetrySafety: fleet.AtMostOnce, Payload: fmt.Appendf(nil, "%q", y.hub)}})
+		made, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: api.TaskSpec{Type: taskType,
+			Cluster: y.name, RetrySafety: api.AtMostOnce, Payload: fmt.Appendf(nil, "%q", y.hub)}})
 		require.NoError(t, err)
 		return made.ID, y.holder(t, made.ID, "")
 	}
@@ -42,7 +41,7 @@ func TestPodsAreAgents(t *testing.T) {
 	y.has(t, 5)
 	require.Len(t, node.Left(t), 10, "a pod and a secret each")
 	task, _ := submit("count")
-	require.Equal(t, fleet.TaskCompleted, y.settled(t, task).Status)
+	require.Equal(t, api.TaskCompleted, y.settled(t, task).Status)
 
 	for _, end := range []struct {
 		task, reason string

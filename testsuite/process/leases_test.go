@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -78,12 +78,12 @@ func TestAMovedAttemptIsNotFailed(t *testing.T) {
 	t.Parallel()
 	left, from := serve(t, "hub-left")
 	_, to := serve(t, "hub-joined")
-	for _, safety := range []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce} {
+	for _, safety := range []api.RetrySafety{api.Idempotent, api.Fenced, api.AtMostOnce} {
 		t.Run(string(safety), func(t *testing.T) {
 			t.Parallel()
 			c := cluster(t, from, "moves-"+strings.ReplaceAll(string(safety), "_", "-"))
 			a := &rawAgent{t: t, register: protocol.Register{AgentID: c + "-a", InstanceID: "instance-1", Cluster: c,
-				AgentProfile: fleet.AgentProfile{MaxTasks: 1, TaskTypes: []string{"move"}}}}
+				AgentProfile: api.AgentProfile{MaxTasks: 1, TaskTypes: []string{"move"}}}}
 			a.at(from)
 			id := submit(t, from, map[string]any{"cluster": c, "type": "move", "retry_safety": safety})
 			for len(a.held) == 0 {
@@ -102,15 +102,15 @@ func TestAMovedAttemptIsNotFailed(t *testing.T) {
 					require.NotEqual(t, protocol.CommandDrop, c.Type, c.Reason)
 				}
 				call(t, http.StatusOK, http.MethodGet, to+"/api/v1/agents/tasks/"+id, nil, &got)
-				require.Equal(t, fleet.TaskRunning, got.Status, got.Why)
+				require.Equal(t, api.TaskRunning, got.Status, got.Why)
 				require.True(t, time.Now().Before(deadline), "hub-left never missed the agent")
 			}
 			call(t, http.StatusOK, http.MethodGet, to+"/api/v1/agents/tasks/"+id, nil, &got)
 			require.Len(t, got.Attempts, 1)
-			require.Equal(t, fleet.TaskRunning, got.Status, got.Why)
+			require.Equal(t, api.TaskRunning, got.Status, got.Why)
 			var taken protocol.ResultAccepted
 			a.post(strings.ReplaceAll(protocol.ResultPath, "{task_id}", id), protocol.Result{Token: a.held[0].Token,
-				Attempt: 1, Outcome: fleet.AttemptCompleted, StartedAt: time.Now(), EndedAt: time.Now()}, &taken)
+				Attempt: 1, Outcome: api.AttemptCompleted, StartedAt: time.Now(), EndedAt: time.Now()}, &taken)
 			require.Len(t, completed(t, to, id, patience).Attempts, 1)
 			require.Empty(t, other.held)
 		})
@@ -132,13 +132,13 @@ func TestALeaseHoldsThroughAChange(t *testing.T) {
 	online(t, at, "lease-1")
 	dir := t.TempDir()
 	fenced := execTask(c, `while :; do date +%s%N >> "$0/$MAINSTAY_ATTEMPT"; sleep 0.05; done`, dir)
-	fenced["retry_safety"] = fleet.Fenced
+	fenced["retry_safety"] = api.Fenced
 	submit(t, at, fenced)
 	require.Eventually(t, func() bool { return len(lines(dir+"/1")) > 0 }, patience, tick)
 	runAgent(t, at, c, "lease-2")
 	online(t, at, "lease-2")
 	call(t, http.StatusOK, http.MethodPatch, at+"/api/v1/agents/clusters/"+c,
-		map[string]any{"replication_mode": fleet.ActivePassive, "role_lease": "1s"}, nil)
+		map[string]any{"replication_mode": api.ActivePassive, "role_lease": "1s"}, nil)
 	require.Eventually(t, func() bool {
 		var view struct{ Leader string }
 		call(t, http.StatusOK, http.MethodGet, at+"/api/v1/agents/clusters/"+c, nil, &view)

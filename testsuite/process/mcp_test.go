@@ -16,7 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // fromNPM is the path of a program of npm's; the test is skipped where it is not installed.
@@ -79,7 +79,7 @@ func TestToolsOfAServerFromNPM(t *testing.T) {
 	_, dev := startDev(t, t.TempDir(), freeAddress(t), "--agents", "0")
 	a := start(t, nil, "agent", "run", "--hub", dev.URL, "--id", "tools", "--mcp", tools, "--health", "")
 	online(t, dev.URL, "tools")
-	use := func(tool string, safety fleet.RetrySafety, arguments map[string]any) (ended task) {
+	use := func(tool string, safety api.RetrySafety, arguments map[string]any) (ended task) {
 		id := submit(t, dev.URL, map[string]any{"type": "mcp-tool", "cluster": "default", "retry_safety": safety,
 			"required_capabilities": []string{"mcp.all"},
 			"payload":               map[string]any{"server": "all", "tool": tool, "arguments": arguments}})
@@ -89,14 +89,14 @@ func TestToolsOfAServerFromNPM(t *testing.T) {
 		}
 		return ended
 	}
-	sum := use("get-sum", fleet.Idempotent, map[string]any{"a": 2, "b": 40})
+	sum := use("get-sum", api.Idempotent, map[string]any{"a": 2, "b": 40})
 	require.Contains(t, string(sum.Result), "The sum of 2 and 40 is 42.")
-	once := use("echo", fleet.AtMostOnce, map[string]any{"message": "hello"})
+	once := use("echo", api.AtMostOnce, map[string]any{"message": "hello"})
 	require.Contains(t, string(once.Result), "Echo: hello")
-	begun := slices.DeleteFunc(once.Attempts, func(a fleet.Attempt) bool { return a.Outcome == fleet.AttemptReturned })
+	begun := slices.DeleteFunc(once.Attempts, func(a api.Attempt) bool { return a.Outcome == api.AttemptReturned })
 	require.Len(t, begun, 1)
-	wrong := use("get-sum", fleet.Idempotent, map[string]any{"a": "two"})
-	require.Equal(t, fleet.TaskFailed, wrong.Status, "%+v", wrong)
+	wrong := use("get-sum", api.Idempotent, map[string]any{"a": "two"})
+	require.Equal(t, api.TaskFailed, wrong.Status, "%+v", wrong)
 	require.Equal(t, "tool_error", wrong.Attempts[len(wrong.Attempts)-1].ErrorType)
 	t.Logf("%s; %s; %s", sum.Result, once.Result, wrong.Why)
 	a.signal(t, syscall.SIGINT)

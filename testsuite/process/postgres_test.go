@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 
@@ -24,7 +25,6 @@ import (
 
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/devserver/onpostgres"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // database is a PostgreSQL of a test's own. Its user is mainstay.
@@ -209,9 +209,9 @@ func TestInstallationOnPostgres(t *testing.T) {
 	call(t, http.StatusOK, http.MethodGet, hubURLB+"/health", nil, &health)
 	require.Equal(t, "healthy", health.Status)
 	require.Equal(t, len(agents), health.Agents, "all are with the hub that is left")
-	var cluster struct{ Status fleet.ClusterStatus }
+	var cluster struct{ Status api.ClusterStatus }
 	call(t, http.StatusOK, http.MethodGet, urlB+"/api/v1/agents/clusters/"+c, nil, &cluster)
-	require.Equal(t, fleet.ClusterHealthy, cluster.Status)
+	require.Equal(t, api.ClusterHealthy, cluster.Status)
 	for _, a := range agents {
 		a.signal(t, syscall.SIGTERM)
 		require.Equal(t, 0, a.exit(t), "%s", &a.stderr)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
@@ -87,7 +88,7 @@ func runThroughDeath(t *testing.T) {
 	var end job.Ledger
 	require.NoError(t, temporal.GetWorkflow(t.Context(), contract.RunWorkflowID("diamond-1"), "").Get(t.Context(), &end))
 
-	require.Equal(t, job.RunCompleted, end.Status, end.Why)
+	require.Equal(t, api.RunCompleted, end.Status, end.Why)
 	require.JSONEq(t, `{"text": "of-a-b of-a-c"}`, string(end.Entry("d").Output))
 	said := lines(ledger)
 	require.Equal(t, []string{"begin-a", "end-a"}, said[:2])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -46,12 +47,12 @@ func TestSupervisedAgentThatIsKilled(t *testing.T) {
 	require.Less(t, lost.Attempts[1].StartedAt.Sub(*lost.Attempts[0].EndedAt), fleet.DefaultTiming().FailureThreshold,
 		"no lease has to run out")
 	var records struct {
-		Failovers []fleet.FailoverRecord `json:"failovers"`
+		Failovers []api.FailoverRecord `json:"failovers"`
 	}
 	require.Eventually(t, func() bool { // a server that another test has killed may have taken the failover's run with it
 		call(t, http.StatusOK, http.MethodGet, url+"/api/v1/agents/failovers?agent=supervised-1", nil, &records)
-		return slices.ContainsFunc(records.Failovers, func(f fleet.FailoverRecord) bool {
-			return f.Evidence == fleet.EvidenceProof
+		return slices.ContainsFunc(records.Failovers, func(f api.FailoverRecord) bool {
+			return f.Evidence == api.EvidenceProof
 		})
 	}, patience, tick, "no record names the proof: %+v", &records)
 	supervisor.signal(t, syscall.SIGTERM)

@@ -19,7 +19,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/slow"
 )
@@ -72,9 +71,9 @@ steps:
 	var ended *api.Run
 	require.Eventually(t, func() bool {
 		ended, err = c.Runs.Get(t.Context(), run.ID, 0)
-		return err == nil && (ended.Status.Final() || ended.Status == job.RunBlocked)
+		return err == nil && (ended.Status.Final() || ended.Status == api.RunBlocked)
 	}, patience, tick)
-	require.Equal(t, job.RunCompleted, ended.Status, ended.Why)
+	require.Equal(t, api.RunCompleted, ended.Status, ended.Why)
 	require.Equal(t, []string{"write", "check-1", "write", "check-2", "write", "check-3", "after-3"}, lines(ledger))
 	a := ended.Entry("a")
 	require.Len(t, a.Corrections, 2)
@@ -82,11 +81,11 @@ steps:
 		require.Equal(t, []string{fmt.Sprintf("not %d", n+1)}, correction.Errors)
 	}
 	// A check that died with its hub before an agent had it is an attempt too; the ledger shows that it did nothing.
-	had := slices.DeleteFunc(a.Verdict.Attempts, func(a fleet.Attempt) bool { return a.AgentID == "" })
+	had := slices.DeleteFunc(a.Verdict.Attempts, func(a api.Attempt) bool { return a.AgentID == "" })
 	require.Len(t, had, 3)
 	check, err := c.Tasks.Get(t.Context(), job.TaskID(run.ID, job.CheckKey("a")))
 	require.NoError(t, err)
-	require.Equal(t, fleet.TaskCompleted, check.Status)
+	require.Equal(t, api.TaskCompleted, check.Status)
 	require.Equal(t, "exec", check.Type)
 }
 
@@ -105,12 +104,12 @@ func TestToolsOfAgentsThatDie(t *testing.T) {
 		online(t, dev.URL, id)
 		return p
 	}
-	ask := func(tool, how string, safety fleet.RetrySafety) string {
+	ask := func(tool, how string, safety api.RetrySafety) string {
 		return submit(t, dev.URL, map[string]any{"type": "mcp-tool", "cluster": "default", "retry_safety": safety,
 			"required_capabilities": []string{"mcp.calls"}, "payload": map[string]any{"server": "calls", "tool": tool,
 				"arguments": map[string]any{"how": how}}})
 	}
-	ended := func(id string, status fleet.TaskStatus) (got task) {
+	ended := func(id string, status api.TaskStatus) (got task) {
 		require.Eventually(t, func() bool {
 			call(t, http.StatusOK, http.MethodGet, dev.URL+"/api/v1/agents/tasks/"+id, nil, &got)
 			return got.Status == status
@@ -118,22 +117,22 @@ func TestToolsOfAgentsThatDie(t *testing.T) {
 		return got
 	}
 	first := serve("first")
-	after := ask("pay", "quick", fleet.AtMostOnce)
-	ended(after, fleet.TaskCompleted)
-	pay, look := ask("pay", "hang", fleet.AtMostOnce), ask("look", "hang", fleet.Idempotent)
+	after := ask("pay", "quick", api.AtMostOnce)
+	ended(after, api.TaskCompleted)
+	pay, look := ask("pay", "hang", api.AtMostOnce), ask("look", "hang", api.Idempotent)
 	require.Eventually(t, func() bool { return calls.all()[pay] == 1 && calls.all()[look] == 1 }, patience, tick)
 	first.signal(t, syscall.SIGKILL)
 	first.exit(t)
-	before := ask("pay", "quick", fleet.AtMostOnce)
+	before := ask("pay", "quick", api.AtMostOnce)
 	second := serve("second")
 	require.Eventually(t, func() bool { return calls.all()[look] == 2 }, patience, tick)
-	ended(before, fleet.TaskCompleted) // the second agent may have it
+	ended(before, api.TaskCompleted) // the second agent may have it
 	second.signal(t, syscall.SIGKILL)
 	second.exit(t)
 	close(calls.free)
 	serve("third")
-	found := ended(look, fleet.TaskCompleted)
-	review := ended(pay, fleet.TaskReview)
+	found := ended(look, api.TaskCompleted)
+	review := ended(pay, api.TaskReview)
 	require.Len(t, found.Attempts, 3)
 	require.Len(t, review.Attempts, 1)
 	require.Equal(t, map[string]int{after: 1, before: 1, pay: 1, look: 3}, calls.all(), "by their keys")

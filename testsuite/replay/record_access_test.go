@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -22,8 +23,8 @@ func TestRecordAccess(t *testing.T) {
 		contract.AccessWorkflow, contract.AccessInput{})
 	require.NoError(t, err)
 	for _, name := range []string{"one", "two"} {
-		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: name, Name: name, Kind: access.APIToken,
-			Role: access.Viewer, Hash: access.HashOf(name)})
+		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: name, Name: name, Kind: api.TokenAPI,
+			Role: api.RoleViewer, Hash: access.HashOf(name)})
 	}
 	update(t, c, id, contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	save(t, c, contract.AccessWorkflow, "tokens", id)
@@ -41,8 +42,8 @@ func TestRecordAncestors(t *testing.T) {
 	require.NoError(t, err)
 	const first, second, third = "00000000000a", "00000000000b", "00000000000c"
 	for _, k := range [][2]string{{first, "first-admin"}, {second, first}, {third, second}} {
-		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: k[0], Name: k[0], Kind: access.APIToken,
-			Role: access.Admin, Hash: access.HashOf(k[0]), CreatedByID: k[1]})
+		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: k[0], Name: k[0], Kind: api.TokenAPI,
+			Role: api.RoleAdmin, Hash: access.HashOf(k[0]), CreatedByID: k[1]})
 	}
 	update(t, c, id, contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: second})
 	update(t, c, id, contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: first, WithChildren: true})

@@ -10,9 +10,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -24,7 +24,7 @@ func TestRecordArrays(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "arrays", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "arrays", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "arrays", MinAgents: 1})
 	fails := func(numbers ...int) agent.Handler {
 		return func(_ context.Context, task *agent.Task) (any, error) {
 			for _, n := range numbers {
@@ -45,8 +45,8 @@ func TestRecordArrays(t *testing.T) {
 	defer stop()
 	begin := func(id, kind string, change func(*contract.ArrayInput)) {
 		in := contract.ArrayInput{By: "ann", Lane: contract.ClusterLane(cluster), Definition: array.Definition{
-			Count: 40, Spec: fleet.TaskSpec{Type: kind, Cluster: cluster, RetrySafety: fleet.Idempotent,
-				Retry: fleet.RetryPolicy{MaxAttempts: 2, InitialInterval: fleet.Duration(10 * time.Millisecond)}}}}
+			Count: 40, Spec: api.TaskSpec{Type: kind, Cluster: cluster, RetrySafety: api.Idempotent,
+				Retry: api.RetryPolicy{MaxAttempts: 2, InitialInterval: api.Duration(10 * time.Millisecond)}}}}
 		if change != nil {
 			change(&in)
 		}
@@ -59,24 +59,24 @@ func TestRecordArrays(t *testing.T) {
 		update(t, c, contract.ArrayWorkflowID(id), contract.ArrayUpdate.Name, r)
 	}
 	begin("completed", "echo", nil)
-	begin("singles", "echo", func(in *contract.ArrayInput) { in.Count, in.Spec.RetrySafety = 3, fleet.AtMostOnce })
+	begin("singles", "echo", func(in *contract.ArrayInput) { in.Count, in.Spec.RetrySafety = 3, api.AtMostOnce })
 	begin("retried", "fail", nil)
 	begin("partial", "fail", func(in *contract.ArrayInput) {
-		in.Tolerate, in.DeadLetterRetention = new(5), fleet.Duration(time.Second)
+		in.Tolerate, in.DeadLetterRetention = new(5), api.Duration(time.Second)
 	})
 	begin("stopped", "fail", func(in *contract.ArrayInput) { in.Tolerate = new(0) })
-	begin("paused", "slow", func(in *contract.ArrayInput) { in.Count, in.Spec.Timeout = 2, fleet.Duration(time.Second) })
+	begin("paused", "slow", func(in *contract.ArrayInput) { in.Count, in.Spec.Timeout = 2, api.Duration(time.Second) })
 	act("paused", contract.ArrayRequest{Action: contract.PauseArray})
 	act("paused", contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: 2})
-	inState(t, c, "paused", array.ArrayPaused)
+	inState(t, c, "paused", api.ArrayPaused)
 	act("paused", contract.ArrayRequest{Action: contract.ResumeArray})
-	inState(t, c, "paused", array.ArrayBlocked)
+	inState(t, c, "paused", api.ArrayBlocked)
 	act("paused", contract.ArrayRequest{Action: contract.CancelArray})
-	inState(t, c, "retried", array.ArrayBlocked)
+	inState(t, c, "retried", api.ArrayBlocked)
 	act("retried", contract.ArrayRequest{Action: contract.RetryArray})
-	for id, want := range map[string]array.ArrayStatus{"completed": array.ArrayCompleted, "singles": array.ArrayCompleted,
-		"retried": array.ArrayCompleted, "partial": array.ArrayPartial, "stopped": array.ArrayFailed,
-		"paused": array.ArrayCancelled} {
+	for id, want := range map[string]api.ArrayStatus{"completed": api.ArrayCompleted, "singles": api.ArrayCompleted,
+		"retried": api.ArrayCompleted, "partial": api.ArrayPartial, "stopped": api.ArrayFailed,
+		"paused": api.ArrayCancelled} {
 		closed(t, c, contract.ArrayWorkflowID(id))
 		inState(t, c, id, want)
 		save(t, c, contract.ArrayWorkflow, id, contract.ArrayWorkflowID(id))
@@ -84,7 +84,7 @@ func TestRecordArrays(t *testing.T) {
 }
 
 // inState waits until an array has a status.
-func inState(t *testing.T, c client.Client, id string, status array.ArrayStatus) {
+func inState(t *testing.T, c client.Client, id string, status api.ArrayStatus) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		state, err := contract.ArrayQuery.Ask(t.Context(), c, contract.ArrayWorkflowID(id))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
@@ -27,7 +28,7 @@ func TestRecordBrakes(t *testing.T) {
 	handlers := map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 	}
-	cluster := nodes[0].EnsureCluster(t, fleet.ClusterConfig{Name: "judged"})
+	cluster := nodes[0].EnsureCluster(t, api.ClusterConfig{Name: "judged"})
 	for i := range 6 {
 		stop := runAgent(t, nodes[i/3], cluster, fmt.Sprintf("j-%d", i), handlers)
 		defer stop()
@@ -68,15 +69,15 @@ func TestRecordIdleFailovers(t *testing.T) {
 	const at = "idle-hub"
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: at, Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "idle",
-		TransferTimeout: fleet.Duration(time.Second)})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "idle",
+		TransferTimeout: api.Duration(time.Second)})
 	joins, lost := contract.JoinRequest{Hub: at}, contract.MembersChanged{Hub: at}
 	for i := range 12 {
 		id := fmt.Sprintf("i-%d", i)
 		joins.Joins = append(joins.Joins, fleet.Join{AgentID: id, Instance: id,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}})
+			AgentProfile: api.AgentProfile{MaxTasks: 1}})
 		lost.Changes = append(lost.Changes, fleet.Transition{AgentID: id, Instance: id, Epoch: int64(i + 1),
-			Status: fleet.AgentOffline, At: time.Now()})
+			Status: api.AgentOffline, At: time.Now()})
 	}
 	lost.Changes[11].Attempts = []fleet.HeldAttempt{{TaskID: "none", Attempt: 1}}
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.JoinUpdate.Name, joins)

@@ -8,11 +8,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/hub"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -24,7 +23,7 @@ func TestRecordDeployments(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "deployments", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "deployments"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "deployments"})
 	defer runAgent(t, node, cluster, "d-1", map[string]agent.Handler{"serve": untilStopped})()
 	const name = "recorded-deployments"
 	id := contract.JobWorkflowID(name)
@@ -38,7 +37,7 @@ func TestRecordDeployments(t *testing.T) {
 		require.NoError(t, err)
 		update(t, c, id, contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: *definition, By: "ada"})
 	}
-	becomes := func(version int, status job.DeploymentStatus) {
+	becomes := func(version int, status api.DeploymentStatus) {
 		require.Eventually(t, func() bool {
 			j, err := contract.JobQuery.Ask(t.Context(), c, id)
 			d := j.Deployment()
@@ -47,21 +46,21 @@ func TestRecordDeployments(t *testing.T) {
 	}
 	by := contract.RunRequest{By: "ada", Reason: "recorded"}
 	apply("1", "", "1m")
-	becomes(1, job.DeploymentSuccessful)
+	becomes(1, api.DeploymentSuccessful)
 	apply("2", "", "1m")
-	becomes(2, job.DeploymentWaiting)
+	becomes(2, api.DeploymentWaiting)
 	update(t, c, id, contract.PromoteJobUpdate.Name, by)
-	becomes(2, job.DeploymentSuccessful)
+	becomes(2, api.DeploymentSuccessful)
 	apply("3", "capabilities: [none-has]", "1s")
-	becomes(4, job.DeploymentSuccessful)
+	becomes(4, api.DeploymentSuccessful)
 	apply("5", "", "1m")
-	becomes(5, job.DeploymentWaiting)
+	becomes(5, api.DeploymentWaiting)
 	update(t, c, id, contract.FailDeploymentUpdate.Name, by)
-	becomes(6, job.DeploymentSuccessful)
+	becomes(6, api.DeploymentSuccessful)
 	apply("7", "capabilities: [none-has]", "1m")
-	becomes(7, job.DeploymentRunning)
+	becomes(7, api.DeploymentRunning)
 	apply("8", "", "1m")
-	becomes(8, job.DeploymentWaiting)
+	becomes(8, api.DeploymentWaiting)
 	update(t, c, id, contract.DeleteJobUpdate.Name, by)
 	closed(t, c, id)
 	save(t, c, contract.JobWorkflow, "deployments", id)

@@ -9,22 +9,22 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // recordDrains records a drain that moves work at its deadline, one that is cancelled, and a dry run.
 func recordDrains(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "rested"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "rested"})
 	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any,
 		error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
 	stopFirst := runAgent(t, node, cluster, "r-1", hold)
-	start(t, c, "rested-1", fleet.TaskSpec{Type: "wait", Cluster: cluster})
+	start(t, c, "rested-1", api.TaskSpec{Type: "wait", Cluster: cluster})
 	started(t, c, "rested-1")
 	stopSecond := runAgent(t, node, cluster, "r-2", hold)
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 2 })
@@ -37,10 +37,10 @@ func recordDrains(t *testing.T, c client.Client, node *plane.Node) {
 	}
 	started(t, c, "rested-1")
 	kept := contract.DrainInput{ID: contract.DrainID(cluster, "cancelled"), Agents: []string{"r-2", "r-1"},
-		Timeout: fleet.Duration(time.Hour), MaxParallel: 1}
+		Timeout: api.Duration(time.Hour), MaxParallel: 1}
 	startDrain(t, c, cluster, kept)
 	awaitView(t, c, cluster,
-		func(v *contract.ClusterView) bool { return v.Member("r-2").Status == fleet.AgentDraining })
+		func(v *contract.ClusterView) bool { return v.Member("r-2").Status == api.AgentDraining })
 	require.NoError(t, c.CancelWorkflow(t.Context(), drainWorkflowID(t, kept.ID), ""))
 	closed(t, c, drainWorkflowID(t, kept.ID))
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.UncordonUpdate.Name,

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -23,10 +24,10 @@ import (
 // differ in.
 func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	second := fleet.Duration(time.Second)
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "healed", DesiredAgents: 3,
-		SelfHealing: fleet.HealingPolicy{Patience: second, RestoreAfter: second, MaxActions: 10}})
-	spec := fleet.TaskSpec{Type: "echo", Cluster: cluster}
+	second := api.Duration(time.Second)
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "healed", DesiredAgents: 3,
+		SelfHealing: api.HealingPolicy{Patience: second, RestoreAfter: second, MaxActions: 10}})
+	spec := api.TaskSpec{Type: "echo", Cluster: cluster}
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("orphan"),
 		TaskQueue:             contract.WorkerQueue,
 		TypedSearchAttributes: contract.StartOf("orphan", &spec, 0).Attributes}, contract.TaskWorkflow,
@@ -48,17 +49,17 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	cycle(t, c, "nothing", contract.HealingCycleInput{Cluster: cluster})
 	save(t, c, contract.HealingCycleWorkflow, "nothing", contract.HealingCycleWorkflowID("nothing"))
 
-	start(t, c, "hung", fleet.TaskSpec{Type: "hang", Cluster: cluster, Agent: "h-5", BeaconTimeout: second})
+	start(t, c, "hung", api.TaskSpec{Type: "hang", Cluster: cluster, Agent: "h-5", BeaconTimeout: second})
 	unfit := func(agents ...string) {
 		awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
 			return !slices.ContainsFunc(agents, func(id string) bool { return v.Member(id).Health.Fit() })
 		})
 	}
 	unfit("h-5")
-	acted := func(name string, kind fleet.HealingType, target string) {
+	acted := func(name string, kind api.HealingType, target string) {
 		require.Eventually(t, func() bool {
 			for _, d := range cycle(t, c, name, contract.HealingCycleInput{Cluster: cluster}).Decisions {
-				if d.Type == kind && d.TargetID == target && d.Verdict == fleet.HealAct {
+				if d.Type == kind && d.TargetID == target && d.Verdict == api.HealAct {
 					return true
 				}
 			}
@@ -70,21 +71,21 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	}
 	cycle(t, c, "planned", contract.HealingCycleInput{Cluster: cluster, DryRun: true})
 	save(t, c, contract.HealingCycleWorkflow, "planned", contract.HealingCycleWorkflowID("planned"))
-	acted("failover", fleet.HealFailover, "h-5")
-	closed(t, c, contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
-	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, fleet.HealReassign,
+	acted("failover", api.HealFailover, "h-5")
+	closed(t, c, contract.HealingActionWorkflowID(cluster, api.HealReassign, "orphan"))
+	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, api.HealReassign,
 		"orphan"))
 	degraded.ReportHealth(0.45, "disk errors")
 	unfit("h-1")
-	acted("drain", fleet.HealDrain, "h-1")
-	degraded.ReportLevel(fleet.HealthHealthy, "")
-	acted("restore", fleet.HealRestore, "h-1")
+	acted("drain", api.HealDrain, "h-1")
+	degraded.ReportLevel(api.HealthHealthy, "")
+	acted("restore", api.HealRestore, "h-1")
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name,
 		contract.TargetsRequest{Add: []string{"host-1"}}) // there is something to spread over the agents
 	for _, stop := range []func(){stopDegraded, stopSecond, stopWell} {
 		stop()
 	}
-	acted("rebalance", fleet.HealRebalance, cluster)
+	acted("rebalance", api.HealRebalance, cluster)
 	stopHung() // its handlers hang: it is only told to stop
 	stopSpare()
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
@@ -106,7 +107,7 @@ func TestRecordHealingInParts(t *testing.T) {
 }
 
 // cycle runs a cycle to its end.
-func cycle(t *testing.T, c client.Client, name string, in contract.HealingCycleInput) fleet.HealingCycleRecord {
+func cycle(t *testing.T, c client.Client, name string, in contract.HealingCycleInput) api.HealingCycleRecord {
 	t.Helper()
 	run,
 		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.HealingCycleWorkflowID(name),
@@ -114,7 +115,7 @@ func cycle(t *testing.T, c client.Client, name string, in contract.HealingCycleI
 		contract.HealingCycleWorkflow, in)
 	require.NoError(t, err)
 	closed(t, c, run.GetID())
-	var record fleet.HealingCycleRecord
+	var record api.HealingCycleRecord
 	require.NoError(t, run.Get(t.Context(), &record))
 	return record
 }

@@ -9,11 +9,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/hub"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -25,7 +24,7 @@ func TestRecordInstances(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "instances", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "instances"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "instances"})
 	serve := map[string]agent.Handler{"serve": untilStopped}
 	defer runAgent(t, node, cluster, "i-1", serve)()
 	start := func(name string) string {
@@ -41,7 +40,7 @@ func TestRecordInstances(t *testing.T) {
 		require.NoError(t, err)
 		update(t, c, id, contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: *definition, By: "ada"})
 	}
-	opened := func(id string, n int) (open []job.Instance) {
+	opened := func(id string, n int) (open []api.Instance) {
 		require.Eventually(t, func() bool {
 			j, err := contract.JobQuery.Ask(t.Context(), c, id)
 			open = nil
@@ -57,7 +56,7 @@ func TestRecordInstances(t *testing.T) {
 	service := start("recorded-service")
 	apply(service, "recorded-service", "service", ", count: 2")
 	first := opened(service, 2)[0]
-	await(t, c, first.TaskID, fleet.TaskQueued)
+	await(t, c, first.TaskID, api.TaskQueued)
 	update(t, c, service, contract.ScaleJobUpdate.Name, contract.ScaleJob{Count: 1})
 	opened(service, 1)
 	apply(service, "recorded-service", "service", ", count: 1, place: {affinity: i-1}")

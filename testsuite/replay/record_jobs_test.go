@@ -7,10 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -47,7 +46,7 @@ func TestRecordJob(t *testing.T) {
 	holds := func(run string) {
 		require.Eventually(t, func() bool {
 			j, err := contract.JobQuery.Ask(t.Context(), c, id)
-			return err == nil && len(j.Active) > 0 && j.Active[0] == job.Holding{Run: name + run}
+			return err == nil && len(j.Active) > 0 && j.Active[0] == api.ActiveRun{Run: name + run}
 		}, time.Minute, 100*time.Millisecond)
 	}
 	holds("first")
@@ -71,18 +70,18 @@ func TestRecordJobSchedules(t *testing.T) {
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: contract.WorkerQueue},
 		contract.JobWorkflow, contract.JobInput{Name: name})
 	require.NoError(t, err)
-	apply := func(schedule job.ScheduleTrigger, refused bool) {
-		update(t, c, id, contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: job.Definition{Job: "recorded",
-			Cluster: "none", On: []job.Trigger{{Schedule: &schedule}}, Steps: map[string]*job.Step{
-				"a": {Task: &fleet.TaskSpec{Type: "echo"}}}}, By: "ada"})
+	apply := func(schedule api.ScheduleTrigger, refused bool) {
+		update(t, c, id, contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: api.JobDefinition{Job: "recorded",
+			Cluster: "none", On: []api.JobTrigger{{Schedule: &schedule}}, Steps: map[string]*api.Step{
+				"a": {Task: &api.TaskSpec{Type: "echo"}}}}, By: "ada"})
 		require.Eventually(t, func() bool {
 			j, err := contract.JobQuery.Ask(t.Context(), c, id)
 			return err == nil && (j.Unscheduled != "") == refused
 		}, time.Minute, 100*time.Millisecond)
 	}
-	apply(job.ScheduleTrigger{Interval: fleet.Duration(time.Millisecond)}, true)
-	apply(job.ScheduleTrigger{Cron: "0 3 * * *"}, false)
-	apply(job.ScheduleTrigger{Interval: fleet.Duration(time.Millisecond)}, true)
+	apply(api.ScheduleTrigger{Interval: api.Duration(time.Millisecond)}, true)
+	apply(api.ScheduleTrigger{Cron: "0 3 * * *"}, false)
+	apply(api.ScheduleTrigger{Interval: api.Duration(time.Millisecond)}, true)
 	update(t, c, id, contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada"})
 	closed(t, c, id)
 	save(t, c, contract.JobWorkflow, "schedules", id)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -19,16 +19,16 @@ func TestRecordAgentLanes(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "pinner", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "pinned"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "pinned"})
 	handlers := map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 	}
 	stopOther := runAgent(t, node, cluster, "p-2", handlers)
-	start(t, c, "pinned-away", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "p-1"})
-	await(t, c, "pinned-away", fleet.TaskQueued)
+	start(t, c, "pinned-away", api.TaskSpec{Type: "echo", Cluster: cluster, Agent: "p-1"})
+	await(t, c, "pinned-away", api.TaskQueued)
 	stop := runAgent(t, node, cluster, "p-1", handlers)
 	closed(t, c, contract.TaskWorkflowID("pinned-away"))
-	start(t, c, "pinned-there", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "p-1"})
+	start(t, c, "pinned-there", api.TaskSpec{Type: "echo", Cluster: cluster, Agent: "p-1"})
 	closed(t, c, contract.TaskWorkflowID("pinned-there"))
 	stop()
 	stopOther()

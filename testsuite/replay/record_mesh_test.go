@@ -11,10 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -26,18 +25,18 @@ func TestRecordInbound(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "mesh", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "mesh", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "mesh", MinAgents: 1})
 	defer runAgent(t, node, cluster, "m-1", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil }})()
 	send := func(id, kind, data string) string {
-		e := &mesh.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": kind},
+		e := &api.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": kind},
 			Body: []byte(`{"data":` + data + `}`)}
 		start := contract.StartOfInbound(mesh.InboundID(e), e, "digest")
 		_, err := c.ExecuteWorkflow(t.Context(), start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
 		require.NoError(t, err)
 		return start.WorkflowID
 	}
-	become := func(workflowID string, status mesh.Status) {
+	become := func(workflowID string, status api.InboundStatus) {
 		require.Eventually(t, func() bool {
 			e, err := contract.InboundQuery.Ask(t.Context(), c, workflowID)
 			return err == nil && e.Status == status
@@ -46,13 +45,13 @@ func TestRecordInbound(t *testing.T) {
 	const assigned, good = "AgentTaskAssigned", `{"id":"from-event","type":"echo","cluster":"mesh"}`
 	ids := map[string]string{"dispatched": send("1", assigned, good), "replayed": send("2", assigned, `{"type":"echo"}`),
 		"discarded": send("3", "nobody.wants", `{}`)}
-	become(ids["discarded"], mesh.Unmatched)
+	become(ids["discarded"], api.InboundUnmatched)
 	_, err := contract.DiscardEventUpdate.Send(t.Context(), c, ids["discarded"],
 		contract.RunRequest{By: "ann", Reason: "sent by mistake"})
 	require.NoError(t, err)
-	become(ids["replayed"], mesh.Quarantined)
+	become(ids["replayed"], api.InboundQuarantined)
 	for _, data := range []string{`{"type":"echo"}`, `{"id":"corrected","type":"echo","cluster":"mesh"}`} {
-		become(ids["replayed"], mesh.Quarantined)
+		become(ids["replayed"], api.InboundQuarantined)
 		_, err = contract.ReplayEventUpdate.Send(t.Context(), c, ids["replayed"], contract.ReplayEvent{
 			RunRequest: contract.RunRequest{By: "ann", Reason: "recorded"}, Data: []byte(data)})
 		require.NoError(t, err)
@@ -70,7 +69,7 @@ func TestRecordVerdicts(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "verdicts", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs", MinAgents: 1})
 	defer runAgent(t, node, cluster, "v-1", map[string]agent.Handler{
 		"write": func(_ context.Context, task *agent.Task) (any, error) { return map[string]any{"n": task.Attempt}, nil },
 		"judge": func(_ context.Context, task *agent.Task) (any, error) {
@@ -93,7 +92,7 @@ func TestRecordCorrections(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "checks", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs", MinAgents: 1})
 	defer runAgent(t, node, cluster, "k-1", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 		"write": func(_ context.Context, task *agent.Task) (any, error) {
@@ -113,9 +112,9 @@ func TestRecordCorrections(t *testing.T) {
 	for id, wrong := range map[string]int{"corrected": 1, "escalated": 2} {
 		startRun(t, c, id, fmt.Sprintf(steps, wrong))
 	}
-	standing(t, c, "escalated", job.RunBlocked)
+	standing(t, c, "escalated", api.RunBlocked)
 	update(t, c, contract.RunWorkflowID("escalated"), contract.StepUpdate.Name, contract.StepRequest{Step: "a",
-		Action: job.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "recorded"}})
+		Action: api.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "recorded"}})
 	for _, id := range []string{"corrected", "escalated"} {
 		closed(t, c, contract.RunWorkflowID(id))
 		save(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id))
@@ -130,7 +129,7 @@ func TestRecordDeaths(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "deaths", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs", MinAgents: 1})
 	var calls atomic.Int64
 	defer runAgent(t, node, cluster, "d-1", map[string]agent.Handler{
 		"echo":  func(context.Context, *agent.Task) (any, error) { return nil, agent.NonRetryable(errors.New("x")) },
@@ -139,11 +138,11 @@ func TestRecordDeaths(t *testing.T) {
 	become := func(workflowID string, deaths int) {
 		require.Eventually(t, func() bool {
 			e, err := contract.InboundQuery.Ask(t.Context(), c, workflowID)
-			return err == nil && e.Status == mesh.Quarantined && len(e.Tries) == deaths
+			return err == nil && e.Status == api.InboundQuarantined && len(e.Tries) == deaths
 		}, time.Minute, 20*time.Millisecond)
 	}
 	send := func(id, kind string) string {
-		e := &mesh.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": "AgentTaskAssigned"},
+		e := &api.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": "AgentTaskAssigned"},
 			Body: fmt.Appendf(nil, `{"data":{"id":%q,"type":%q,"cluster":"runs","retry":{"max_attempts":1}}}`, id, kind)}
 		start := contract.StartOfInbound(mesh.InboundID(e), e, "digest")
 		_, err := c.ExecuteWorkflow(t.Context(), start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
@@ -169,7 +168,7 @@ func TestRecordDeaths(t *testing.T) {
 		closed(t, c, contract.TaskWorkflowID(id))
 		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
 	}
-	startRunOf(t, c, "of-event", "  a: {safety: idempotent, task: {type: echo}}\n", job.Origin{Event: "gone"})
+	startRunOf(t, c, "of-event", "  a: {safety: idempotent, task: {type: echo}}\n", api.RunOrigin{Event: "gone"})
 	closed(t, c, contract.RunWorkflowID("of-event"))
 	save(t, c, contract.RunWorkflow, "of-event", contract.RunWorkflowID("of-event"))
 }
@@ -182,19 +181,19 @@ func TestRecordTurns(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "turns", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs", MinAgents: 1})
 	defer runAgent(t, node, cluster, "t-1", map[string]agent.Handler{
-		fleet.ModelTask: func(_ context.Context, task *agent.Task) (any, error) {
-			var in struct{ Messages []mesh.Message }
+		api.ModelTask: func(_ context.Context, task *agent.Task) (any, error) {
+			var in struct{ Messages []api.ModelMessage }
 			err := task.Decode(&in)
 			answer := map[string]any{"text": "done", "invocation": mesh.Usage{InputTokens: 60}}
 			if n := len(in.Messages); n < 7 && in.Messages[n-1].Content != "go on" {
-				answer["tool_calls"] = []mesh.ToolCall{{ID: "c1", Name: "find", Arguments: []byte(`{"n":1}`)},
+				answer["tool_calls"] = []api.ToolCall{{ID: "c1", Name: "find", Arguments: []byte(`{"n":1}`)},
 					{ID: "c2", Name: "drop"}}
 			}
 			return answer, err
 		},
-		fleet.ToolTask: func(context.Context, *agent.Task) (any, error) { return map[string]string{"found": "T-7"}, nil },
+		api.ToolTask: func(context.Context, *agent.Task) (any, error) { return map[string]string{"found": "T-7"}, nil },
 	}, "model.p", "mcp.desk")()
 	const step = `  a:
     task: {type: model, routes: [{provider: p, model: m}], payload: {messages: [{role: user, content: hi}]}}
@@ -206,16 +205,16 @@ func TestRecordTurns(t *testing.T) {
 	startRun(t, c, "turns", fmt.Sprintf(step, 8))
 	startRun(t, c, "turns-used-up", fmt.Sprintf(step, 2))
 	startRun(t, c, "turns-paused", fmt.Sprintf(step, 8)+"budget: {tokens: 100}\n")
-	standing(t, c, "turns-used-up", job.RunBlocked)
+	standing(t, c, "turns-used-up", api.RunBlocked)
 	update(t, c, contract.RunWorkflowID("turns-used-up"), contract.StepUpdate.Name, contract.StepRequest{Step: "a",
-		Action: job.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "go on"}})
-	standing(t, c, "turns-paused", job.RunPaused)
+		Action: api.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "go on"}})
+	standing(t, c, "turns-paused", api.RunPaused)
 	update(t, c, contract.RunWorkflowID("turns-paused"), contract.ResumeRunUpdate.Name, contract.RunRequest{By: "ann"})
 	for _, id := range []string{"turns", "turns-used-up", "turns-paused"} {
 		closed(t, c, contract.RunWorkflowID(id))
 		l, err := contract.LedgerQuery.Ask(t.Context(), c, contract.RunWorkflowID(id))
 		require.NoError(t, err)
-		require.Equal(t, job.RunCompleted, l.Status, "%s: %s", id, l.Why)
+		require.Equal(t, api.RunCompleted, l.Status, "%s: %s", id, l.Why)
 		save(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
@@ -24,7 +25,7 @@ func TestRecordOutcomes(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "outcomes", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "outcomes"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "outcomes"})
 	recordFailoverOutcomes(t, c, node, cluster)
 	recordHealingOutcomes(t, c, node, cluster)
 	recordScalingRules(t, c, node, cluster)
@@ -32,14 +33,14 @@ func TestRecordOutcomes(t *testing.T) {
 
 func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, cluster string) {
 	t.Helper()
-	start(t, c, "left", fleet.TaskSpec{Type: "echo", Cluster: cluster})
+	start(t, c, "left", api.TaskSpec{Type: "echo", Cluster: cluster})
 	held := []fleet.HeldAttempt{{TaskID: "left"}}
 	epoch := lose(t, c, cluster, "o-1", held)
 	noTarget := contract.FailoverWorkflowID(contract.FailoverID(cluster, "o-1", epoch))
 	require.Eventually(t, func() bool {
 		value, err := c.QueryWorkflow(t.Context(), noTarget, "", contract.FailoverQuery.Name)
-		var r fleet.FailoverRecord
-		return err == nil && value.Get(&r) == nil && r.Status == fleet.FailoverNoTarget
+		var r api.FailoverRecord
+		return err == nil && value.Get(&r) == nil && r.Status == api.FailoverNoTarget
 	}, 30*time.Second, 20*time.Millisecond)
 	stop := runAgent(t, node, cluster, "o-2", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil }})
@@ -48,15 +49,15 @@ func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, clu
 	save(t, c, contract.FailoverWorkflow, "no-target", noTarget)
 
 	t.Log("a task that waits for an agent of its own does not move in time")
-	start(t, c, "stays", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
-		ExpiresIn: fleet.Duration(time.Minute)})
-	in := contract.FailoverInput{Cluster: cluster, FailedAgent: "o-3", Epoch: 1, Trigger: fleet.TriggerLost,
+	start(t, c, "stays", api.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
+		ExpiresIn: api.Duration(time.Minute)})
+	in := contract.FailoverInput{Cluster: cluster, FailedAgent: "o-3", Epoch: 1, Trigger: api.TriggerLost,
 		Reason: "its connection closed", AnyTarget: true, NoticedAt: time.Now(),
-		Attempts: []fleet.HeldAttempt{{TaskID: "stays", Attempt: 1}}, Timeout: fleet.Duration(time.Second)}
+		Attempts: []fleet.HeldAttempt{{TaskID: "stays", Attempt: 1}}, Timeout: api.Duration(time.Second)}
 	failed := contract.FailoverWorkflowID(in.ID())
-	var r fleet.FailoverRecord
+	var r api.FailoverRecord
 	run(t, c, failed, contract.FailoverWorkflow, in, &r)
-	require.Equal(t, fleet.FailoverFailed, r.Status)
+	require.Equal(t, api.FailoverFailed, r.Status)
 	save(t, c, contract.FailoverWorkflow, "failed", failed)
 
 	t.Log("a hub is lost with an agent whose task another has")
@@ -66,7 +67,7 @@ func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, clu
 	lost := contract.FailoverWorkflowID(contract.FailoverID(cluster, "o-4", epoch))
 	closed(t, c, lost)
 	require.NoError(t, c.GetWorkflow(t.Context(), lost, "").Get(t.Context(), &r))
-	require.Equal(t, fleet.TriggerHubLost, r.Trigger)
+	require.Equal(t, api.TriggerHubLost, r.Trigger)
 	save(t, c, contract.FailoverWorkflow, "hub-lost", lost)
 }
 
@@ -80,14 +81,14 @@ func recordHealingOutcomes(t *testing.T, c client.Client, node *plane.Node, clus
 		return v.Member("ill") != nil && !v.Member("ill").Health.Fit()
 	})
 	for name, want := range map[string]struct {
-		kind   fleet.HealingType
-		status fleet.HealingStatus
-	}{"reduce-load": {fleet.HealReduce, fleet.HealingSucceeded}, "report": {fleet.HealReport, fleet.HealingReported}} {
+		kind   api.HealingType
+		status api.HealingOutcome
+	}{"reduce-load": {api.HealReduce, api.HealingSucceeded}, "report": {api.HealReport, api.HealingReported}} {
 		id := contract.HealingActionWorkflowID(cluster, want.kind, "ill")
-		var r fleet.HealingRecord
+		var r api.HealingRecord
 		run(t, c, id, contract.HealingActionWorkflow, contract.HealingActionInput{DecidedAt: time.Now(),
-			Decision: fleet.HealingDecision{Type: want.kind, Cluster: cluster, TargetID: "ill", Reason: "it is degraded",
-				Verdict: fleet.HealAct, Facts: fleet.HealingFacts{Epoch: view.Member("ill").Epoch}}}, &r)
+			Decision: api.HealingDecision{Type: want.kind, Cluster: cluster, TargetID: "ill", Reason: "it is degraded",
+				Verdict: api.HealAct, Facts: api.HealingFacts{Epoch: view.Member("ill").Epoch}}}, &r)
 		require.Equal(t, want.status, r.Status, r.Outcome)
 		save(t, c, contract.HealingActionWorkflow, name, id)
 	}
@@ -101,9 +102,9 @@ func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, cluster
 		Spawner: y})
 	require.NoError(t, err)
 	defer host.Stop()
-	for i, rule := range []fleet.ScalingRule{fleet.RuleRetire, fleet.RuleRestart, fleet.RuleReassign} {
+	for i, rule := range []api.ScalingRule{api.RuleRetire, api.RuleRestart, api.RuleReassign} {
 		id := "y-" + string(rule)
-		if rule == fleet.RuleRetire {
+		if rule == api.RuleRetire {
 			lose(t, c, cluster, id, nil)
 		} else {
 			_, err = y.Spawn(t.Context(), fleet.SpawnSpec{ID: id, Cluster: cluster})
@@ -111,12 +112,12 @@ func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, cluster
 			awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id) != nil })
 		}
 		workflowID := contract.ScalingWorkflowID(cluster, int64(i+1))
-		var r fleet.ScalingRecord
+		var r api.ScalingRecord
 		run(t, c, workflowID, contract.ScalingWorkflow, contract.ScalingInput{Cluster: cluster, Number: int64(i + 1),
-			Decision: fleet.ScalingDecision{Change: fleet.ScaleDown, Count: 1, Current: 1, Rule: rule, Reason: "it is ill"},
+			Decision: fleet.ScalingDecision{Change: api.ScaleDown, Count: 1, Current: 1, Rule: rule, Reason: "it is ill"},
 			Stops:    []contract.StopAgent{{AgentID: id, Spawner: "yard"}},
-			Spawn:    fleet.SpawnPolicy{JoinTimeout: fleet.Duration(10 * time.Second)}}, &r)
-		require.Equal(t, fleet.ScalingSucceeded, r.Status, r.Error)
+			Spawn:    api.SpawnPolicy{JoinTimeout: api.Duration(10 * time.Second)}}, &r)
+		require.Equal(t, api.ScalingSucceeded, r.Status, r.Error)
 		save(t, c, contract.ScalingWorkflow, string(rule), workflowID)
 	}
 	for _, cancel := range y.agents {
@@ -128,7 +129,7 @@ func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, cluster
 func joinElsewhere(t *testing.T, c client.Client, cluster, id string) (epoch int64) {
 	t.Helper()
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.JoinUpdate.Name, contract.JoinRequest{Hub: "elsewhere",
-		Joins: []fleet.Join{{AgentID: id, Instance: id, AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}})
+		Joins: []fleet.Join{{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1}}}})
 	return awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id) != nil }).Member(id).Epoch
 }
 
@@ -137,9 +138,9 @@ func lose(t *testing.T, c client.Client, cluster, id string, held []fleet.HeldAt
 	t.Helper()
 	epoch = joinElsewhere(t, c, cluster, id)
 	signal(t, c, cluster, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "elsewhere",
-		Changes: []fleet.Transition{{AgentID: id, Instance: id, Epoch: epoch, Status: fleet.AgentOffline,
+		Changes: []fleet.Transition{{AgentID: id, Instance: id, Epoch: epoch, Status: api.AgentOffline,
 			Reason: "its connection closed", At: time.Now(), Attempts: held}}})
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id).Status == fleet.AgentOffline })
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id).Status == api.AgentOffline })
 	return epoch
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -19,7 +20,7 @@ import (
 // recordPeriodic records each way in which a firing of a schedule ends.
 func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "periodic"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "periodic"})
 	stop := runAgent(t, node, cluster, "p-1", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 		"fail": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") },
@@ -29,7 +30,7 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 		"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
 	})
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	fire := func(schedule string, spec fleet.TaskSpec) {
+	fire := func(schedule string, spec api.TaskSpec) {
 		spec.Cluster = cluster
 		if schedule == "unknown-cluster" {
 			spec.Cluster = "nowhere"
@@ -41,16 +42,16 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 			contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
 		require.NoError(t, err)
 	}
-	fire("completed", fleet.TaskSpec{Type: "echo", Labels: map[string]string{"b": "2", "a": "1"}})
-	fire("failed", fleet.TaskSpec{Type: "final"})
-	fire("dead-letter", fleet.TaskSpec{Type: "fail", Retry: fleet.RetryPolicy{MaxAttempts: 1}})
-	fire("cancelled", fleet.TaskSpec{Type: "wait"})
-	fire("unknown-cluster", fleet.TaskSpec{Type: "echo"})
-	start(t, c, contract.FiringTaskID("taken", at), fleet.TaskSpec{Type: "echo", Cluster: cluster})
-	fire("taken", fleet.TaskSpec{Type: "echo"})
-	fire("repeated", fleet.TaskSpec{Type: "echo"})
+	fire("completed", api.TaskSpec{Type: "echo", Labels: map[string]string{"b": "2", "a": "1"}})
+	fire("failed", api.TaskSpec{Type: "final"})
+	fire("dead-letter", api.TaskSpec{Type: "fail", Retry: api.RetryPolicy{MaxAttempts: 1}})
+	fire("cancelled", api.TaskSpec{Type: "wait"})
+	fire("unknown-cluster", api.TaskSpec{Type: "echo"})
+	start(t, c, contract.FiringTaskID("taken", at), api.TaskSpec{Type: "echo", Cluster: cluster})
+	fire("taken", api.TaskSpec{Type: "echo"})
+	fire("repeated", api.TaskSpec{Type: "echo"})
 	closed(t, c, contract.FiringWorkflowID("repeated", at))
-	fire("repeated", fleet.TaskSpec{Type: "echo"})
+	fire("repeated", api.TaskSpec{Type: "echo"})
 	started(t, c, contract.FiringTaskID("cancelled", at))
 	require.NoError(t, c.CancelWorkflow(t.Context(), contract.FiringWorkflowID("cancelled", at), ""))
 	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated",
@@ -68,7 +69,7 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 // recordBulk records a bulk operation of more than a page, one by ids, and one that is stopped.
 func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "bulk"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "bulk"})
 	begin := func(id string, spec contract.BulkSpec) {
 		_,
 			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.BulkWorkflowID(id),
@@ -82,7 +83,7 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 	}
 	for i := range contract.BulkPageSize + 1 {
 		id := fmt.Sprintf("many-%03d", i)
-		spec := fleet.TaskSpec{Type: "x", Cluster: cluster}
+		spec := api.TaskSpec{Type: "x", Cluster: cluster}
 		o := contract.StartOf(id, &spec, 0)
 		_,
 			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: o.WorkflowID,
@@ -90,13 +91,13 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 			contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 		require.NoError(t, err)
 	}
-	begin("stopped", contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids, Reason: "recorded"})
+	begin("stopped", contract.BulkSpec{Action: api.BulkCancel, IDs: ids, Reason: "recorded"})
 	update(t, c, contract.BulkWorkflowID("stopped"), contract.CancelUpdate.Name,
 		contract.CancelRequest{Reason: "enough"})
-	begin("ids", contract.BulkSpec{Action: fleet.BulkReview, Decision: fleet.ReviewFailed,
+	begin("ids", contract.BulkSpec{Action: api.BulkReview, Decision: api.ReviewFailed,
 		IDs: append(ids[:2:2], "many-000"), Reason: "recorded"})
-	begin("filter", contract.BulkSpec{Action: fleet.BulkCancel,
-		Filter: fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued}, Reason: "recorded"})
+	begin("filter", contract.BulkSpec{Action: api.BulkCancel,
+		Filter: api.TaskFilter{Cluster: cluster, Status: api.TaskQueued}, Reason: "recorded"})
 	for _, id := range []string{"stopped", "ids", "filter"} {
 		closed(t, c, contract.BulkWorkflowID(id))
 		save(t, c, contract.BulkWorkflow, id, contract.BulkWorkflowID(id))

@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -25,7 +25,7 @@ func TestRecordRecovery(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "recovery", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "recovery"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "recovery"})
 	handlers := map[string]agent.Handler{"hold": func(ctx context.Context, task *agent.Task) (any, error) {
 		if task.Attempt > 2 {
 			return "recovered", nil
@@ -36,17 +36,17 @@ func TestRecordRecovery(t *testing.T) {
 	for _, id := range []string{"r-1", "r-2", "r-3"} {
 		defer runAgent(t, node, cluster, id, handlers)()
 	}
-	elsewhere := fleet.Recovery{Reschedule: &fleet.RecoveryPolicy{Attempts: new(2), Delay: fleet.Duration(time.Second)}}
-	for id, spec := range map[string]fleet.TaskSpec{
+	elsewhere := api.Recovery{Reschedule: &api.RecoveryPolicy{Attempts: new(2), Delay: api.Duration(time.Second)}}
+	for id, spec := range map[string]api.TaskSpec{
 		"lost":        {Recovery: &elsewhere},
-		"lost-pinned": {Recovery: &fleet.Recovery{Mode: fleet.LocalRestart}, Agent: "r-2"},
+		"lost-pinned": {Recovery: &api.Recovery{Mode: api.LocalRestart}, Agent: "r-2"},
 	} {
 		spec.Type, spec.Cluster = "hold", cluster
 		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id),
 			TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec,
 			Lane: contract.Lane(&spec, 0, false)})
 		require.NoError(t, err)
-		report := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, AgentID: "r-1",
+		report := contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, AgentID: "r-1",
 			Reason: "lost for the recording"}
 		if spec.Agent != "" {
 			report.AgentID = ""

@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/job"
@@ -24,7 +24,7 @@ func TestRecordRequires(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "requires", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "requires"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "requires"})
 	defer runAgent(t, node, cluster, "r-1", map[string]agent.Handler{"serve": untilStopped})()
 	jobs := (store.Store{Client: c, Namespace: client.DefaultNamespace}).Jobs()
 	apply := func(name, more string) string {
@@ -45,14 +45,14 @@ func TestRecordRequires(t *testing.T) {
 	becomes(web, func(j *job.Job) bool { return len(j.Missing) == 1 && len(j.Instances) == 0 && j.Waiting() != "" })
 	_, plan, err := flow.Read("job.yaml", []byte("job: recorded-build\ncluster: requires\nrequires: {services: [recorded-db]}\nsteps: {a: {wait: {for: 1s}}}\n"))
 	require.NoError(t, err)
-	in := contract.RunInput{Plan: *plan, Origin: job.Origin{By: "ada"}}
+	in := contract.RunInput{Plan: *plan, Origin: api.RunOrigin{By: "ada"}}
 	begin := contract.StartOfRun("requires", &in, 0)
 	_, err = c.ExecuteWorkflow(t.Context(), begin.Options(), contract.RunWorkflow, in)
 	require.NoError(t, err)
-	standing(t, c, "requires", job.RunBlocked)
+	standing(t, c, "requires", api.RunBlocked)
 	db := apply("recorded-store", "instances: {task: {type: serve}, service: {name: recorded-db}}")
 	becomes(web, func(j *job.Job) bool { return j.Passing() == 1 && j.Waiting() == "" })
-	becomes(web, func(j *job.Job) bool { return j.Deployment().Status == job.DeploymentSuccessful })
+	becomes(web, func(j *job.Job) bool { return j.Deployment().Status == api.DeploymentSuccessful })
 	closed(t, c, contract.RunWorkflowID("requires"))
 	save(t, c, contract.RunWorkflow, "requires", contract.RunWorkflowID("requires"))
 	for _, id := range []string{web, db} {

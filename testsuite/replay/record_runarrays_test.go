@@ -8,11 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -23,7 +21,7 @@ func TestRecordRunArrays(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "runarrays", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs", MinAgents: 1})
 	begun := make(chan struct{}, 1000)
 	stop := runAgent(t, node, cluster, "ra-1", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
@@ -48,14 +46,14 @@ func TestRecordRunArrays(t *testing.T) {
 	startRun(t, c, "many-cancelled", "  a: {for_each: {count: 120}, max_parallel: 1, task: {type: slow}}\n")
 	<-begun
 	update(t, c, contract.RunWorkflowID("many-cancelled"), contract.PauseRunUpdate.Name,
-		contract.PauseRunRequest{Mode: job.PauseFinish})
-	inState(t, c, "many-cancelled~a", array.ArrayPaused)
+		contract.PauseRunRequest{Mode: api.PauseFinish})
+	inState(t, c, "many-cancelled~a", api.ArrayPaused)
 	update(t, c, contract.RunWorkflowID("many-cancelled"), contract.ResumeRunUpdate.Name, contract.RunRequest{})
-	inState(t, c, "many-cancelled~a", array.ArrayRunning)
+	inState(t, c, "many-cancelled~a", api.ArrayRunning)
 	update(t, c, contract.RunWorkflowID("many-cancelled"), contract.CancelRunUpdate.Name,
 		contract.RunRequest{By: "ann", Reason: "not needed"})
-	for id, want := range map[string]job.RunStatus{"many": job.RunCompleted, "many-tolerated": job.RunPartial,
-		"many-cancelled": job.RunCancelled} {
+	for id, want := range map[string]api.RunStatus{"many": api.RunCompleted, "many-tolerated": api.RunPartial,
+		"many-cancelled": api.RunCancelled} {
 		closed(t, c, contract.RunWorkflowID(id))
 		l, err := contract.LedgerQuery.Ask(t.Context(), c, contract.RunWorkflowID(id))
 		require.NoError(t, err)

@@ -12,11 +12,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/hub"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -29,7 +28,7 @@ func TestRecordRuns(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "runs", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs", MinAgents: 1})
 	handlers := map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 		"fail": func(_ context.Context, task *agent.Task) (any, error) {
@@ -77,23 +76,23 @@ func TestRecordRuns(t *testing.T) {
 	startRun(t, c, "cancelled", "  a: {task: {type: slow}, deadline: 1h}\n")
 	startRun(t, c, "late", "  a: {task: {type: slow}, deadline: 1s}\n")
 
-	standing(t, c, "held", job.RunBlocked)
-	step("held", contract.StepRequest{Step: "a", Action: job.RetryStep})
-	standing(t, c, "approved", job.RunBlocked)
-	step("approved", contract.StepRequest{Step: "a", Action: job.ApproveStep})
-	standing(t, c, "plain", job.RunBlocked)
-	step("plain", contract.StepRequest{Step: "c", Action: job.ApproveStep})
-	standing(t, c, "paused", job.RunRunning)
+	standing(t, c, "held", api.RunBlocked)
+	step("held", contract.StepRequest{Step: "a", Action: api.RetryStep})
+	standing(t, c, "approved", api.RunBlocked)
+	step("approved", contract.StepRequest{Step: "a", Action: api.ApproveStep})
+	standing(t, c, "plain", api.RunBlocked)
+	step("plain", contract.StepRequest{Step: "c", Action: api.ApproveStep})
+	standing(t, c, "paused", api.RunRunning)
 	update(t, c, contract.RunWorkflowID("paused"), contract.PauseRunUpdate.Name,
-		contract.PauseRunRequest{Mode: job.PauseStop})
-	standing(t, c, "paused", job.RunPaused)
+		contract.PauseRunRequest{Mode: api.PauseStop})
+	standing(t, c, "paused", api.RunPaused)
 	update(t, c, contract.RunWorkflowID("paused"), contract.ResumeRunUpdate.Name, contract.RunRequest{})
-	standing(t, c, "cancelled", job.RunRunning)
+	standing(t, c, "cancelled", api.RunRunning)
 	update(t, c, contract.RunWorkflowID("cancelled"), contract.CancelRunUpdate.Name,
 		contract.RunRequest{By: "ann", Reason: "not needed"})
-	for id, want := range map[string]job.RunStatus{"diamond": job.RunCompleted, "plain": job.RunCompleted,
-		"held": job.RunCompleted, "approved": job.RunCompleted, "partial": job.RunPartial,
-		"paused": job.RunCompleted, "cancelled": job.RunCancelled, "late": job.RunFailed} {
+	for id, want := range map[string]api.RunStatus{"diamond": api.RunCompleted, "plain": api.RunCompleted,
+		"held": api.RunCompleted, "approved": api.RunCompleted, "partial": api.RunPartial,
+		"paused": api.RunCompleted, "cancelled": api.RunCancelled, "late": api.RunFailed} {
 		closed(t, c, contract.RunWorkflowID(id))
 		l, err := contract.LedgerQuery.Ask(t.Context(), c, contract.RunWorkflowID(id))
 		require.NoError(t, err)
@@ -104,10 +103,10 @@ func TestRecordRuns(t *testing.T) {
 
 func startRun(t *testing.T, c client.Client, id, steps string) {
 	t.Helper()
-	startRunOf(t, c, id, steps, job.Origin{By: "ann"})
+	startRunOf(t, c, id, steps, api.RunOrigin{By: "ann"})
 }
 
-func startRunOf(t *testing.T, c client.Client, id, steps string, origin job.Origin) {
+func startRunOf(t *testing.T, c client.Client, id, steps string, origin api.RunOrigin) {
 	t.Helper()
 	_, plan, err := flow.Read("job.yaml", []byte(recordedHead+steps))
 	require.NoError(t, err)
@@ -118,7 +117,7 @@ func startRunOf(t *testing.T, c client.Client, id, steps string, origin job.Orig
 }
 
 // standing waits until a run has a status, and its first step is with an agent if it is running.
-func standing(t *testing.T, c client.Client, id string, status job.RunStatus) {
+func standing(t *testing.T, c client.Client, id string, status api.RunStatus) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		l, err := contract.LedgerQuery.Ask(t.Context(), c, contract.RunWorkflowID(id))
@@ -126,7 +125,7 @@ func standing(t *testing.T, c client.Client, id string, status job.RunStatus) {
 			return false
 		}
 		d, err := c.DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), "")
-		return status != job.RunRunning || err == nil && len(d.GetPendingActivities()) == 1 &&
+		return status != api.RunRunning || err == nil && len(d.GetPendingActivities()) == 1 &&
 			d.GetPendingActivities()[0].GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
 	}, time.Minute, 50*time.Millisecond, id)
 }

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
@@ -27,14 +28,14 @@ type yard struct {
 	agents map[string]context.CancelFunc
 }
 
-func (y *yard) Platform() fleet.Platform { return "yard" }
+func (y *yard) Platform() api.Platform { return "yard" }
 
 func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.agents[spec.ID] == nil && !y.mute {
 		a, err := agent.New(agent.Options{HubURLs: []string{y.node.URL}, Cluster: spec.Cluster, ID: spec.ID,
-			Metadata: map[string]string{fleet.MetadataSpawner: "yard", fleet.MetadataSpawnID: spec.ID}})
+			Metadata: map[string]string{api.MetadataSpawner: "yard", api.MetadataSpawnID: spec.ID}})
 		if err != nil {
 			return fleet.Spawned{}, err
 		}
@@ -63,10 +64,10 @@ func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, nil 
 // never joins, with a sweep.
 func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	quick := fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard",
-		JoinTimeout: fleet.Duration(5 * time.Second),
-		Backoff:     fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(time.Minute)}}}
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "scaled", DesiredAgents: 2, Scaling: quick})
+	quick := api.ScalingPolicy{Mode: api.ScalingManual, Spawn: api.SpawnPolicy{Spawner: "yard",
+		JoinTimeout: api.Duration(5 * time.Second),
+		Backoff:     api.SpawnBackoff{Strategy: api.BackoffConstant, Delay: api.Duration(time.Minute)}}}
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "scaled", DesiredAgents: 2, Scaling: quick})
 	closed(t, c, contract.ScalingWorkflowID(cluster, 1))
 	y := &yard{t: t, node: node, agents: map[string]context.CancelFunc{}}
 	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default",
@@ -105,10 +106,10 @@ func TestRecordRollout(t *testing.T) {
 	if !*record {
 		t.Skip("recording is done by hand: make record")
 	}
-	recordRollouts(t, "rolled", fleet.RolloutPolicy{},
-		func(configure func(slots int), await func(fleet.RolloutStatus), _ func(string)) {
+	recordRollouts(t, "rolled", api.RolloutPolicy{},
+		func(configure func(slots int), await func(api.RolloutStatus), _ func(string)) {
 			configure(3)
-			await(fleet.RolloutSuccessful)
+			await(api.RolloutSuccessful)
 		})
 }
 
@@ -117,21 +118,21 @@ func TestRecordCanaries(t *testing.T) {
 	if !*record {
 		t.Skip("recording is done by hand: make record")
 	}
-	recordRollouts(t, "canaries", fleet.RolloutPolicy{Canary: 1},
-		func(configure func(slots int), await func(fleet.RolloutStatus), decide func(string)) {
+	recordRollouts(t, "canaries", api.RolloutPolicy{Canary: 1},
+		func(configure func(slots int), await func(api.RolloutStatus), decide func(string)) {
 			for slots, decision := range []string{contract.PromoteRolloutUpdate.Name, contract.RevertRolloutUpdate.Name} {
 				configure(3 + slots)
-				await(fleet.RolloutWaiting)
+				await(api.RolloutWaiting)
 				decide(decision)
-				await(fleet.RolloutSuccessful)
+				await(api.RolloutSuccessful)
 			}
 		})
 }
 
 // recordRollouts records a cluster of two agents while something is done to it.
 func recordRollouts(
-	t *testing.T, name string, policy fleet.RolloutPolicy,
-	do func(configure func(slots int), await func(fleet.RolloutStatus), decide func(update string)),
+	t *testing.T, name string, policy api.RolloutPolicy,
+	do func(configure func(slots int), await func(api.RolloutStatus), decide func(update string)),
 ) {
 	t.Helper()
 	c := plane.Temporal(t)
@@ -141,15 +142,15 @@ func recordRollouts(
 		Spawner: y})
 	require.NoError(t, err)
 	defer host.Stop()
-	policy.HealthyTime = fleet.Duration(time.Second)
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: name, DesiredAgents: 2, Scaling: fleet.ScalingPolicy{
-		Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard"}, Rollout: &policy}})
+	policy.HealthyTime = api.Duration(time.Second)
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: name, DesiredAgents: 2, Scaling: api.ScalingPolicy{
+		Mode: api.ScalingManual, Spawn: api.SpawnPolicy{Spawner: "yard"}, Rollout: &policy}})
 	workflow := contract.ClusterWorkflowID(cluster)
 	next := awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 2 }).Config
 	do(func(slots int) {
 		next.Scaling.Spawn.Slots = slots
 		update(t, c, workflow, contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next})
-	}, func(status fleet.RolloutStatus) {
+	}, func(status api.RolloutStatus) {
 		awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
 			return v.Scaling.Rollout != nil && v.Scaling.Rollout.Status == status
 		})

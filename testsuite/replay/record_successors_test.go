@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
@@ -27,9 +28,9 @@ func TestRecordSuccessors(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "successors", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs"})
-	elected := node.EnsureCluster(t, fleet.ClusterConfig{Name: "elected", ReplicationMode: fleet.ActivePassive,
-		RoleLease: fleet.Duration(1250 * time.Millisecond)})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs"})
+	elected := node.EnsureCluster(t, api.ClusterConfig{Name: "elected", ReplicationMode: api.ActivePassive,
+		RoleLease: api.Duration(1250 * time.Millisecond)})
 	handlers := map[string]agent.Handler{
 		"hold": func(ctx context.Context, task *agent.Task) (any, error) {
 			if task.Attempt > 1 {
@@ -42,7 +43,7 @@ func TestRecordSuccessors(t *testing.T) {
 		"large": func(context.Context, *agent.Task) (any, error) { return strings.Repeat("x", 230<<10), nil },
 	}
 	stopFirst := runAgent(t, node, cluster, "v-1", handlers)
-	spec := fleet.TaskSpec{Type: "hold", Cluster: cluster}
+	spec := api.TaskSpec{Type: "hold", Cluster: cluster}
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("to-target"),
 		TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: "to-target", Spec: spec,
 		Lane: contract.Lane(&spec, 0, false)})
@@ -63,11 +64,11 @@ func TestRecordSuccessors(t *testing.T) {
 `)
 
 	id := contract.ClusterWorkflowID(cluster)
-	tooMuch := fleet.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}
+	tooMuch := api.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}
 	update(t, c, id, contract.JoinUpdate.Name, contract.JoinRequest{Hub: "nowhere",
 		Joins: []fleet.Join{{AgentID: "greedy", Instance: "1", AgentProfile: tooMuch}}})
 	update(t, c, id, contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{
-		LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+		LaneNeeds: api.LaneNeeds{Capabilities: []string{"gpu"}}})
 	stopFirst()
 	stopSecond()
 
@@ -100,7 +101,7 @@ func recordRun(t *testing.T, c client.Client, id string, at time.Time, steps str
 	begun := first.GetRunID()
 	var end job.Ledger
 	require.NoError(t, first.Get(t.Context(), &end))
-	require.Equal(t, job.RunCompleted, end.Status, end.Why)
+	require.Equal(t, api.RunCompleted, end.Status, end.Why)
 	saveRun(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id), begun)
 	if d, err := c.DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), ""); err == nil &&
 		d.GetWorkflowExecutionInfo().GetExecution().GetRunId() != begun {

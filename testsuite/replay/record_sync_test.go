@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -18,24 +18,24 @@ import (
 // whose agents keep no state; and a cluster with targets, reduced load and a rebalance.
 func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "same", ReplicationMode: fleet.ActivePassive,
-		RoleLease: fleet.Duration(1250 * time.Millisecond)})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "same", ReplicationMode: api.ActivePassive,
+		RoleLease: api.Duration(1250 * time.Millisecond)})
 	saveSync := func(name string) { save(t, c, contract.StateSyncWorkflow, name, contract.SyncWorkflowID(cluster)) }
-	sync := func(want fleet.SyncStatus) {
+	sync := func(want api.SyncStatus) {
 		run,
 			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.SyncWorkflowID(cluster),
 			TaskQueue: contract.WorkerQueue},
 			contract.StateSyncWorkflow, contract.SyncInput{Cluster: cluster, Reason: "recorded"})
 		require.NoError(t, err)
-		var report fleet.SyncReport
+		var report api.SyncReport
 		require.NoError(t, run.Get(t.Context(), &report))
 		require.Equal(t, want, report.Status, report.Why)
 	}
-	sync(fleet.SyncSkipped)
+	sync(api.SyncSkipped)
 	saveSync("skipped")
 	leader, standby := agent.NewState(), agent.NewState()
 	stopLeader := runKeeper(t, node, cluster, "s-1", leader)
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-1") == fleet.RoleLeader })
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-1") == api.RoleLeader })
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name,
 		contract.TargetsRequest{Add: []string{"host-1"}})
 	require.NoError(t, leader.SetConfiguration("retention", 30))
@@ -46,12 +46,12 @@ func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 		30*time.Second, 20*time.Millisecond, "the standby has what the leader has")
 	closed(t, c, contract.SyncWorkflowID(cluster))
 	saveSync("sent")
-	sync(fleet.SyncConsistent)
+	sync(api.SyncConsistent)
 	saveSync("consistent")
 	stopLeader()
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-2") == fleet.RoleLeader })
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-2") == api.RoleLeader })
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.ReduceLoadUpdate.Name,
-		contract.ReduceLoadRequest{AgentID: "s-2", For: fleet.Duration(time.Second)})
+		contract.ReduceLoadRequest{AgentID: "s-2", For: api.Duration(time.Second)})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.RebalanceUpdate.Name, contract.RebalanceRequest{})
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Reductions) == 0 })
 	stopStandby()

@@ -22,6 +22,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
@@ -43,7 +44,7 @@ func TestRecord(t *testing.T) {
 	c := plane.Temporal(t)
 	// The agents' short leases keep the recording quick.
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "recorder", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "recorded", MinAgents: 1})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "recorded", MinAgents: 1})
 	var calls atomic.Int64
 	handlers := map[string]agent.Handler{
 		"echo":  func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
@@ -63,43 +64,43 @@ func TestRecord(t *testing.T) {
 	}
 	stop := runAgent(t, node, cluster, "a-1", handlers)
 
-	quick := fleet.RetryPolicy{InitialInterval: fleet.Duration(10 * time.Millisecond)}
-	start(t, c, "completed", fleet.TaskSpec{Type: "echo", Cluster: cluster, Payload: []byte(`{"n":1}`)})
-	start(t, c, "retried", fleet.TaskSpec{Type: "flaky", Cluster: cluster, Retry: quick})
-	start(t, c, "failed", fleet.TaskSpec{Type: "final", Cluster: cluster})
-	start(t, c, "dead-letter", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
-	start(t, c, "cancelled", fleet.TaskSpec{Type: "wait", Cluster: cluster})
-	start(t, c, "expired", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
-		ExpiresIn: fleet.Duration(time.Second)})
-	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second),
+	quick := api.RetryPolicy{InitialInterval: api.Duration(10 * time.Millisecond)}
+	start(t, c, "completed", api.TaskSpec{Type: "echo", Cluster: cluster, Payload: []byte(`{"n":1}`)})
+	start(t, c, "retried", api.TaskSpec{Type: "flaky", Cluster: cluster, Retry: quick})
+	start(t, c, "failed", api.TaskSpec{Type: "final", Cluster: cluster})
+	start(t, c, "dead-letter", api.TaskSpec{Type: "fail", Cluster: cluster, Retry: api.RetryPolicy{MaxAttempts: 1}})
+	start(t, c, "cancelled", api.TaskSpec{Type: "wait", Cluster: cluster})
+	start(t, c, "expired", api.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
+		ExpiresIn: api.Duration(time.Second)})
+	start(t, c, "timed-out", api.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: api.Duration(time.Second),
 		Retry: quick})
-	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster, Agent: "a-1",
-		ExpiresIn: fleet.Duration(3 * time.Second)})
-	start(t, c, "placed-again", fleet.TaskSpec{Type: "nobodys", Cluster: cluster,
-		ExpiresIn: fleet.Duration(3 * time.Second)})
-	await(t, c, "dead-letter", fleet.TaskDeadLetter)
+	start(t, c, "unhandled", api.TaskSpec{Type: "nobodys", Cluster: cluster, Agent: "a-1",
+		ExpiresIn: api.Duration(3 * time.Second)})
+	start(t, c, "placed-again", api.TaskSpec{Type: "nobodys", Cluster: cluster,
+		ExpiresIn: api.Duration(3 * time.Second)})
+	await(t, c, "dead-letter", api.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate.Name, contract.RetryRequest{})
-	await(t, c, "dead-letter", fleet.TaskDeadLetter)
+	await(t, c, "dead-letter", api.TaskDeadLetter)
 	recordTaskLife(t, c, cluster)
 	started(t, c, "cancelled")
 	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate.Name,
 		contract.CancelRequest{Reason: "not needed"})
 
 	t.Log("an agent stops with work under way: it moves, waits for review, or waits out the lease")
-	start(t, c, "reviewed", fleet.TaskSpec{Type: "wait", Cluster: cluster, RetrySafety: fleet.AtMostOnce})
-	start(t, c, "moved", fleet.TaskSpec{Type: "wait", Cluster: cluster})
+	start(t, c, "reviewed", api.TaskSpec{Type: "wait", Cluster: cluster, RetrySafety: api.AtMostOnce})
+	start(t, c, "moved", api.TaskSpec{Type: "wait", Cluster: cluster})
 	started(t, c, "reviewed")
 	started(t, c, "moved")
 	stop()
 	handlers["wait"] = func(context.Context, *agent.Task) (any, error) { return "done", nil }
 	stop = runAgent(t, node, cluster, "a-2", handlers)
-	await(t, c, "reviewed", fleet.TaskReview)
+	await(t, c, "reviewed", api.TaskReview)
 	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate.Name,
-		contract.ReviewRequest{Decision: fleet.ReviewRerun})
+		contract.ReviewRequest{Decision: api.ReviewRerun})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name,
-		contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+		contract.OpenLaneRequest{LaneNeeds: api.LaneNeeds{Capabilities: []string{"gpu"}}})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name,
-		fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
+		api.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
 
 	for _, lane := range []string{"cap/gpu", ""} {
 		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate.Name,
@@ -141,14 +142,14 @@ func TestRecord(t *testing.T) {
 // that is discarded.
 func recordTaskLife(t *testing.T, c client.Client, cluster string) {
 	t.Helper()
-	start(t, c, "scheduled", fleet.TaskSpec{Type: "echo", Cluster: cluster, StartAt: time.Now().Add(time.Second)})
-	start(t, c, "discarded", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
-	start(t, c, "reprioritized", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
-		ExpiresIn: fleet.Duration(3 * time.Second)})
-	await(t, c, "reprioritized", fleet.TaskQueued)
+	start(t, c, "scheduled", api.TaskSpec{Type: "echo", Cluster: cluster, StartAt: time.Now().Add(time.Second)})
+	start(t, c, "discarded", api.TaskSpec{Type: "fail", Cluster: cluster, Retry: api.RetryPolicy{MaxAttempts: 1}})
+	start(t, c, "reprioritized", api.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
+		ExpiresIn: api.Duration(3 * time.Second)})
+	await(t, c, "reprioritized", api.TaskQueued)
 	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate.Name,
-		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
-	await(t, c, "discarded", fleet.TaskDeadLetter)
+		contract.ReprioritizeRequest{Priority: api.PriorityHigh})
+	await(t, c, "discarded", api.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate.Name,
 		contract.DiscardRequest{Reason: "not needed"})
 	for _, id := range []string{"scheduled", "discarded", "reprioritized"} {
@@ -160,10 +161,10 @@ func recordTaskLife(t *testing.T, c client.Client, cluster string) {
 // recordFailovers records a leader that is replaced, a shard owner that leaves, and the failovers of both kinds.
 func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	lease := fleet.Duration(1250 * time.Millisecond)
-	led := node.EnsureCluster(t, fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive,
+	lease := api.Duration(1250 * time.Millisecond)
+	led := node.EnsureCluster(t, api.ClusterConfig{Name: "led", ReplicationMode: api.ActivePassive,
 		RoleLease: lease})
-	sharded := node.EnsureCluster(t, fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded, Shards: 4,
+	sharded := node.EnsureCluster(t, api.ClusterConfig{Name: "parted", ReplicationMode: api.Sharded, Shards: 4,
 		RoleLease: lease})
 	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any,
 		error) {
@@ -174,7 +175,7 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
 	stopStandby := runAgent(t, node, led, "l-2", hold)
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return len(v.Standbys) == 1 })
-	start(t, c, "by-hand", fleet.TaskSpec{Type: "wait", Cluster: led})
+	start(t, c, "by-hand", api.TaskSpec{Type: "wait", Cluster: led})
 	started(t, c, "by-hand")
 	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2",
 		Reason: "disk is failing"})
@@ -188,7 +189,7 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	signal(t, c, led, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "recorder",
 		Changes: []fleet.Transition{{
 			AgentID: "l-2", Instance: view.Member(
-				"l-2").Instance, Epoch: epoch, Status: fleet.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
+				"l-2").Instance, Epoch: epoch, Status: api.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
 	closed(t, c, contract.FailoverWorkflowID(contract.FailoverID(led, "l-2", epoch)))
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
 
@@ -260,7 +261,7 @@ func runAgent(
 	}
 }
 
-func start(t *testing.T, c client.Client, id string, spec fleet.TaskSpec) {
+func start(t *testing.T, c client.Client, id string, spec api.TaskSpec) {
 	t.Helper()
 	_,
 		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id),
@@ -284,7 +285,7 @@ func update(t *testing.T, c client.Client, workflowID, name string, argument any
 	}, 10*time.Second, 50*time.Millisecond)
 }
 
-func await(t *testing.T, c client.Client, id string, status fleet.TaskStatus) {
+func await(t *testing.T, c client.Client, id string, status api.TaskStatus) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		value, err := c.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery.Name)

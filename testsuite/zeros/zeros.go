@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // Of lists them for a type and all that is in it, as Type.key, sorted. key names the tag that has a field's name.
@@ -42,7 +42,7 @@ func walk(t reflect.Type, key string, seen map[reflect.Type]bool, found map[stri
 		if name == "" && !f.Anonymous || name == "-" {
 			continue
 		}
-		if b, bounded := fleet.BoundsOf(f); bounded {
+		if b, bounded := api.BoundsOf(f); bounded {
 			if b.TakesZero() {
 				found[t.Name()+"."+name] = true
 			}

@@ -10,9 +10,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
 )
@@ -60,12 +60,12 @@ type carrier struct {
 	in       contract.ArrayInput
 	id       string
 	state    *array.State
-	priority fleet.Priority // as a person has set it; zero: the definition's
+	priority api.Priority // as a person has set it; zero: the definition's
 	paused   *contract.ArrayRequest
 	cancel   *contract.ArrayRequest
 	until    *time.Time // when dead letters are given up
 	marked   string     // the status search attribute as last set
-	final    array.ArrayStatus
+	final    api.ArrayStatus
 	why      string
 
 	work    workflow.Context // of deliveries
@@ -175,10 +175,10 @@ func (c *carrier) deliver(b array.Bundle) {
 	ctx := workflow.WithActivityOptions(c.work, workflow.ActivityOptions{
 		ActivityID:             contract.AttemptActivityID(task, number),
 		TaskQueue:              c.in.Lane,
-		ScheduleToStartTimeout: c.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration),
-		StartToCloseTimeout: c.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + bundleMargin + c.in.Spec.Grace() +
+		ScheduleToStartTimeout: c.in.Spec.ExpiresIn.Or(api.DefaultExpiration),
+		StartToCloseTimeout: c.in.Spec.Timeout.Or(api.DefaultTaskTimeout) + bundleMargin + c.in.Spec.Grace() +
 			delivery.TimeoutMargin,
-		HeartbeatTimeout:    fleet.AttemptBackstop + c.in.Spec.AwaitedFor(nil),
+		HeartbeatTimeout:    api.AttemptBackstop + c.in.Spec.AwaitedFor(nil),
 		WaitForCancellation: true,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
@@ -200,7 +200,7 @@ func (c *carrier) deliver(b array.Bundle) {
 			c.in.Lane = workflows.PlaceAgain(ctx, &c.in.Spec, c.in.Lane)
 		}
 		if err == nil {
-			end.Outcome = fleet.AttemptCompleted
+			end.Outcome = api.AttemptCompleted
 		}
 		c.state.Take(&c.in.Definition, c.id, b.Number, end, workflow.Now(ctx))
 		c.changed = true
@@ -216,7 +216,7 @@ func (c *carrier) input(b *array.Bundle, task string, number int) contract.RunTa
 	}
 	in.Spec.Payload = nil
 	for i, n := range b.Elements {
-		in.Elements = append(in.Elements, fleet.Element{Number: n, ID: array.ElementID(c.id, n), Attempt: b.Attempts[i],
+		in.Elements = append(in.Elements, api.Element{Number: n, ID: array.ElementID(c.id, n), Attempt: b.Attempts[i],
 			Payload: c.in.Payload(n)})
 	}
 	return in
@@ -241,21 +241,21 @@ func (c *carrier) wake(ctx workflow.Context) {
 }
 
 // waitsForPerson says what of an array waits for a person.
-func waitsForPerson(n array.ElementCounts) string {
-	dead, reviews := fleet.Count(n.DeadLetter, "dead letter"), fleet.Count(n.Review, "review")
+func waitsForPerson(n api.ElementCounts) string {
+	dead, reviews := api.Count(n.DeadLetter, "dead letter"), api.Count(n.Review, "review")
 	switch {
 	case n.Review == 0:
-		return dead + fleet.Plural(n.DeadLetter, " waits", " wait") + " for a person"
+		return dead + api.Plural(n.DeadLetter, " waits", " wait") + " for a person"
 	case n.DeadLetter == 0:
-		return reviews + fleet.Plural(n.Review, " waits", " wait") + " for a person"
+		return reviews + api.Plural(n.Review, " waits", " wait") + " for a person"
 	}
 	return dead + " and " + reviews + " wait for a person"
 }
 
 // awaitPerson keeps dead letters and reviews until a person has decided. It reports false when their retention is over.
 func (c *carrier) awaitPerson(ctx workflow.Context) bool {
-	c.show(ctx, string(array.ArrayBlocked))
-	retention := c.in.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
+	c.show(ctx, string(api.ArrayBlocked))
+	retention := c.in.DeadLetterRetention.Or(api.DefaultDeadLetterRetention)
 	until := workflow.Now(ctx).Add(retention)
 	c.until = &until
 	decided, _ := workflow.AwaitWithOptions(ctx, workflows.Named(retention, "dead letters, kept for a retry"),
@@ -277,16 +277,16 @@ func (c *carrier) end(ctx workflow.Context) (contract.ArrayState, error) {
 	}
 	c.final, c.why = c.state.Outcome(&c.in.Definition, c.cancel != nil)
 	mark := ""
-	if c.final == array.ArrayPartial {
+	if c.final == api.ArrayPartial {
 		mark = string(c.final)
 	}
 	c.show(ctx, mark)
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	state := c.view()
 	switch c.final {
-	case array.ArrayCompleted, array.ArrayPartial:
+	case api.ArrayCompleted, api.ArrayPartial:
 		return state, nil
-	case array.ArrayCancelled:
+	case api.ArrayCancelled:
 		return contract.ArrayState{}, temporal.NewCanceledError(state)
 	}
 	return contract.ArrayState{}, temporal.NewApplicationErrorWithOptions("array failed: "+c.why, string(c.final),
@@ -296,7 +296,7 @@ func (c *carrier) end(ctx workflow.Context) (contract.ArrayState, error) {
 // mark is the status that lists show beside the workflow's own.
 func (c *carrier) mark() string {
 	if c.paused != nil {
-		return string(array.ArrayPaused)
+		return string(api.ArrayPaused)
 	}
 	return ""
 }
@@ -324,14 +324,14 @@ func (c *carrier) view() contract.ArrayState {
 	switch {
 	case c.final != "":
 	case c.cancel != nil:
-		state.Status, state.Why = array.ArrayRunning, "it is being cancelled: "+c.cancel.Reason
+		state.Status, state.Why = api.ArrayRunning, "it is being cancelled: "+c.cancel.Reason
 	case c.paused != nil:
-		state.Status, state.Why = array.ArrayPaused, c.paused.Reason
+		state.Status, state.Why = api.ArrayPaused, c.paused.Reason
 	case !c.state.Open():
-		state.Status = array.ArrayBlocked
+		state.Status = api.ArrayBlocked
 		state.Why = waitsForPerson(c.state.Counts)
 	default:
-		state.Status, state.Why = array.ArrayRunning, c.state.HoldWhy
+		state.Status, state.Why = api.ArrayRunning, c.state.HoldWhy
 	}
 	return state
 }
@@ -421,7 +421,7 @@ func (c *carrier) mayAct(r contract.ArrayRequest) error {
 		}
 	case contract.ReprioritizeArray:
 		if !r.Priority.Valid() {
-			return workflows.Refuse("%s", fleet.ErrPriority)
+			return workflows.Refuse("%s", api.ErrPriority)
 		}
 	case contract.CancelArray:
 	default:

@@ -19,6 +19,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -27,7 +28,7 @@ import (
 )
 
 // element plays an agent's handler of one element.
-type element func(n, attempt int) fleet.ElementResult
+type element func(n, attempt int) api.ElementResult
 
 // harness runs an Array workflow in the SDK's test environment.
 type harness struct {
@@ -59,12 +60,12 @@ func (h *harness) run(_ context.Context, in contract.RunTaskInput) (contract.Att
 		}
 	}
 	start := time.Now()
-	report := contract.AttemptReport{StartedAt: &start, EndedAt: &start, Outcome: fleet.AttemptCompleted}
+	report := contract.AttemptReport{StartedAt: &start, EndedAt: &start, Outcome: api.AttemptCompleted}
 	if in.Element != nil {
 		h.begun[*in.Element]++
 		r := h.result(*in.Element, in.Attempt)
-		report.Elements = []fleet.ElementResult{r}
-		if r.Outcome != fleet.AttemptCompleted {
+		report.Elements = []api.ElementResult{r}
+		if r.Outcome != api.AttemptCompleted {
 			report.Outcome, report.Reason, report.Begun, report.Final = r.Outcome, r.Error, true, r.NonRetryable
 			return report, temporal.NewNonRetryableApplicationError(r.Error, contract.AttemptFailure, nil, report)
 		}
@@ -77,8 +78,8 @@ func (h *harness) run(_ context.Context, in contract.RunTaskInput) (contract.Att
 	return report, nil
 }
 
-func (h *harness) result(n, attempt int) fleet.ElementResult {
-	r := fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+func (h *harness) result(n, attempt int) api.ElementResult {
+	r := api.ElementResult{Outcome: api.AttemptCompleted}
 	if h.play != nil {
 		r = h.play(n, attempt)
 	}
@@ -88,7 +89,7 @@ func (h *harness) result(n, attempt int) fleet.ElementResult {
 
 func (h *harness) start(change func(*contract.ArrayInput)) {
 	in := contract.ArrayInput{Lane: "lane/c", Definition: array.Definition{Count: 1000,
-		Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}}}
+		Spec: api.TaskSpec{Type: "work", Cluster: "c"}}}
 	if change != nil {
 		change(&in)
 	}
@@ -127,11 +128,11 @@ func (h *harness) asks(after time.Duration, r contract.ArrayRequest) *workflowte
 
 // dies is an element that fails for good by itself: its attempts are used up.
 func dies(numbers ...int) element {
-	return func(n, _ int) fleet.ElementResult {
+	return func(n, _ int) api.ElementResult {
 		if slices.Contains(numbers, n) {
-			return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "no disk"}
+			return api.ElementResult{Outcome: api.AttemptFailed, Error: "no disk"}
 		}
-		return fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+		return api.ElementResult{Outcome: api.AttemptCompleted}
 	}
 }
 
@@ -140,15 +141,15 @@ func TestAnArrayIsDeliveredInBundles(t *testing.T) {
 	h := newHarness(nil)
 	h.start(nil)
 	state := h.outcome(t)
-	require.Equal(t, array.ArrayCompleted, state.Status)
-	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 1000}, state.Counts)
+	require.Equal(t, api.ArrayCompleted, state.Status)
+	require.Equal(t, api.ElementCounts{Total: 1000, Completed: 1000}, state.Counts)
 	require.Len(t, h.begun, 1000)
 	require.Less(t, len(h.inputs), 100, "64 bundles of 4 go out before a time is known, then bundles of 100")
 }
 
 func TestElementsHaveTheirPayloads(t *testing.T) {
 	t.Parallel()
-	for _, safety := range []fleet.RetrySafety{fleet.Idempotent, fleet.AtMostOnce} {
+	for _, safety := range []api.RetrySafety{api.Idempotent, api.AtMostOnce} {
 		h := newHarness(nil)
 		h.start(func(in *contract.ArrayInput) {
 			in.Count, in.Items, in.Spec.RetrySafety = 0, []json.RawMessage{[]byte(`"x"`), []byte(`"y"`)}, safety
@@ -166,18 +167,18 @@ func TestElementsHaveTheirPayloads(t *testing.T) {
 		}
 		slices.Sort(payloads)
 		require.Equal(t, []string{`a~.0="x"`, `a~.1="y"`}, payloads)
-		require.Len(t, h.inputs, map[fleet.RetrySafety]int{fleet.Idempotent: 1, fleet.AtMostOnce: 2}[safety])
+		require.Len(t, h.inputs, map[api.RetrySafety]int{api.Idempotent: 1, api.AtMostOnce: 2}[safety])
 	}
 }
 
 func TestDeadLettersWaitForARetry(t *testing.T) {
 	t.Parallel()
 	fails := true
-	h := newHarness(func(n, attempt int) fleet.ElementResult {
+	h := newHarness(func(n, attempt int) api.ElementResult {
 		if n == 7 && fails {
-			return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "no disk"}
+			return api.ElementResult{Outcome: api.AttemptFailed, Error: "no disk"}
 		}
-		return fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+		return api.ElementResult{Outcome: api.AttemptCompleted}
 	})
 	early := h.asks(0, contract.ArrayRequest{Action: contract.RetryArray})
 	h.RegisterDelayedCallback(func() {
@@ -185,9 +186,9 @@ func TestDeadLettersWaitForARetry(t *testing.T) {
 		require.NoError(t, err)
 		var state contract.ArrayState
 		require.NoError(t, value.Get(&state))
-		require.Equal(t, array.ArrayBlocked, state.Status)
+		require.Equal(t, api.ArrayBlocked, state.Status)
 		value, err = h.QueryWorkflow(contract.ElementsQuery.Name,
-			contract.ElementsRequest{Status: array.DeadLetter, Limit: 5})
+			contract.ElementsRequest{Status: api.ElementDeadLetter, Limit: 5})
 		require.NoError(t, err)
 		var page contract.ElementsPage
 		require.NoError(t, value.Get(&page))
@@ -201,38 +202,38 @@ func TestDeadLettersWaitForARetry(t *testing.T) {
 	h.start(nil)
 	require.True(t, early.Refused)
 	require.NoError(t, retried.Err)
-	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 1000}, h.outcome(t).Counts)
+	require.Equal(t, api.ElementCounts{Total: 1000, Completed: 1000}, h.outcome(t).Counts)
 	require.Equal(t, 4, h.begun[7], "three attempts, and one after the retry")
 }
 
 func TestDeadLettersAreGivenUpAfterTheirRetention(t *testing.T) {
 	t.Parallel()
 	h := newHarness(dies(7))
-	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Hour) })
+	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = api.Duration(time.Hour) })
 	state := h.outcome(t)
-	require.Equal(t, array.ArrayFailed, state.Status)
+	require.Equal(t, api.ArrayFailed, state.Status)
 	require.Equal(t, 1, state.Counts.DeadLetter)
 }
 
 func TestAnArrayStopsWhenTooManyFail(t *testing.T) {
 	t.Parallel()
-	h := newHarness(func(int, int) fleet.ElementResult {
-		return fleet.ElementResult{Outcome: fleet.AttemptFailed, NonRetryable: true}
+	h := newHarness(func(int, int) api.ElementResult {
+		return api.ElementResult{Outcome: api.AttemptFailed, NonRetryable: true}
 	})
 	h.start(func(in *contract.ArrayInput) { in.Tolerate = new(10) })
 	state := h.outcome(t)
-	require.Equal(t, array.ArrayFailed, state.Status)
+	require.Equal(t, api.ArrayFailed, state.Status)
 	require.Contains(t, state.Why, "more than 10")
 	require.Positive(t, state.Counts.Cancelled)
 }
 
 func TestAPausedArrayBeginsNothing(t *testing.T) {
 	t.Parallel()
-	h := newHarness(func(_, attempt int) fleet.ElementResult {
+	h := newHarness(func(_, attempt int) api.ElementResult {
 		if attempt == 1 {
-			return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "again"}
+			return api.ElementResult{Outcome: api.AttemptFailed, Error: "again"}
 		}
-		return fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+		return api.ElementResult{Outcome: api.AttemptCompleted}
 	})
 	h.asks(time.Second, contract.ArrayRequest{Action: contract.PauseArray, Reason: "new disks"})
 	again := h.asks(2*time.Second, contract.ArrayRequest{Action: contract.PauseArray})
@@ -255,8 +256,8 @@ func TestACancelledArrayEndsWhatHasNotBegun(t *testing.T) {
 	h.asks(10*time.Minute, contract.ArrayRequest{Action: contract.CancelArray, Reason: "not needed"})
 	h.start(func(in *contract.ArrayInput) { in.Count = 10 })
 	state := h.outcome(t)
-	require.Equal(t, array.ArrayCancelled, state.Status)
-	require.Equal(t, array.ElementCounts{Total: 10, Completed: 9, Cancelled: 1}, state.Counts)
+	require.Equal(t, api.ArrayCancelled, state.Status)
+	require.Equal(t, api.ElementCounts{Total: 10, Completed: 9, Cancelled: 1}, state.Counts)
 	require.Equal(t, "not needed", state.Why)
 }
 
@@ -266,7 +267,7 @@ func TestLaterBundlesHaveTheNewPriority(t *testing.T) {
 	refused := h.asks(time.Second, contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: 9})
 	taken := h.asks(time.Second, contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: 1})
 	unknown := h.asks(time.Second, contract.ArrayRequest{Action: "explode"})
-	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Minute) })
+	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = api.Duration(time.Minute) })
 	require.True(t, refused.Refused)
 	require.True(t, unknown.Refused)
 	require.NoError(t, taken.Err)
@@ -279,24 +280,24 @@ func TestAnArrayThatWasChangedOftenCanBeCancelled(t *testing.T) {
 	h := newHarness(dies(3))
 	var same, pauses []*workflowtest.Answer
 	var last, cancelled *workflowtest.Answer
-	ask := func(action contract.ArrayAction, p fleet.Priority) *workflowtest.Answer {
+	ask := func(action contract.ArrayAction, p api.Priority) *workflowtest.Answer {
 		answer := &workflowtest.Answer{}
 		h.UpdateWorkflow(contract.ArrayUpdate.Name, "", answer, contract.ArrayRequest{Action: action, Priority: p})
 		return answer
 	}
 	h.RegisterDelayedCallback(func() {
 		for range 150 {
-			same = append(same, ask(contract.ReprioritizeArray, fleet.DefaultPriority))
-			ask(contract.ReprioritizeArray, fleet.PriorityHigh)
-			ask(contract.ReprioritizeArray, fleet.DefaultPriority)
+			same = append(same, ask(contract.ReprioritizeArray, api.DefaultPriority))
+			ask(contract.ReprioritizeArray, api.PriorityHigh)
+			ask(contract.ReprioritizeArray, api.DefaultPriority)
 			pauses = append(pauses, ask(contract.PauseArray, 0))
 			ask(contract.ResumeArray, 0)
 		}
-		last = ask(contract.ReprioritizeArray, fleet.PriorityHigh)
+		last = ask(contract.ReprioritizeArray, api.PriorityHigh)
 		cancelled = ask(contract.CancelArray, 0)
 	}, time.Hour)
 	h.start(func(in *contract.ArrayInput) { in.Count = 10 })
-	require.Equal(t, array.ArrayCancelled, h.outcome(t).Status)
+	require.Equal(t, api.ArrayCancelled, h.outcome(t).Status)
 	for _, a := range same {
 		require.True(t, contract.IsUnchanged(a.Err))
 	}
@@ -313,15 +314,15 @@ func TestAPoisonElementIsFound(t *testing.T) {
 	losses := 0
 	h.deliver = func(in *contract.RunTaskInput) *contract.AttemptReport {
 		poison := in.Element != nil && *in.Element == 500 ||
-			slices.ContainsFunc(in.Elements, func(e fleet.Element) bool { return e.Number == 500 })
+			slices.ContainsFunc(in.Elements, func(e api.Element) bool { return e.Number == 500 })
 		if !poison {
 			return nil
 		}
 		losses++
-		return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "the agent was lost"}
+		return &contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Reason: "the agent was lost"}
 	}
-	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Minute) })
-	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 999, DeadLetter: 1}, h.outcome(t).Counts)
+	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = api.Duration(time.Minute) })
+	require.Equal(t, api.ElementCounts{Total: 1000, Completed: 999, DeadLetter: 1}, h.outcome(t).Counts)
 	require.LessOrEqual(t, losses, 5)
 }
 
@@ -334,11 +335,11 @@ func TestAnAtMostOnceElementThatWasLostWaitsForAPerson(t *testing.T) {
 			return nil
 		}
 		lost++
-		return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}
+		return &contract.AttemptReport{Outcome: api.AttemptLost, Begun: true}
 	}
 	all := h.asks(time.Minute, contract.ArrayRequest{Action: contract.RetryArray})
 	one := h.asks(time.Hour, contract.ArrayRequest{Action: contract.RetryArray, Elements: []int{5}})
-	h.start(func(in *contract.ArrayInput) { in.Count, in.Spec.RetrySafety = 20, fleet.AtMostOnce })
+	h.start(func(in *contract.ArrayInput) { in.Count, in.Spec.RetrySafety = 20, api.AtMostOnce })
 	require.True(t, all.Refused, "reviews are retried by name only")
 	require.NoError(t, one.Err)
 	require.Equal(t, 20, h.outcome(t).Counts.Completed)
@@ -352,7 +353,7 @@ func TestALongHistoryIsContinuedAsNew(t *testing.T) {
 	h.start(func(in *contract.ArrayInput) {
 		state := array.New(1000)
 		b, _ := state.Begin(&in.Definition, time.Now())
-		state.Take(&in.Definition, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned}},
+		state.Take(&in.Definition, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned}},
 			time.Now())
 		in.Carried = &contract.ArrayCarried{State: state, Priority: 2}
 	})
@@ -414,8 +415,8 @@ func TestWhatIsAskedAsAnArrayContinuesAsNewIsDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarness(func(int, int) fleet.ElementResult {
-				return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "no"}
+			h := newHarness(func(int, int) api.ElementResult {
+				return api.ElementResult{Outcome: api.AttemptFailed, Error: "no"}
 			})
 			h.RegisterDelayedCallback(func() {
 				h.SetCurrentHistoryLength(10_001)
@@ -423,8 +424,8 @@ func TestWhatIsAskedAsAnArrayContinuesAsNewIsDone(t *testing.T) {
 			}, time.Minute)
 			h.start(func(in *contract.ArrayInput) { // its elements wait for their next try
 				in.Count = 2
-				in.Spec.Retry = fleet.RetryPolicy{MaxAttempts: 10, InitialInterval: fleet.Duration(time.Hour),
-					MaxInterval: fleet.Duration(time.Hour)}
+				in.Spec.Retry = api.RetryPolicy{MaxAttempts: 10, InitialInterval: api.Duration(time.Hour),
+					MaxInterval: api.Duration(time.Hour)}
 			})
 			var again *workflow.ContinueAsNewError
 			if !errors.As(h.GetWorkflowError(), &again) {
@@ -444,7 +445,7 @@ func isCancelled(t *testing.T, h *harness, next *contract.ArrayInput) {
 		h = newHarness(nil)
 		h.start(func(in *contract.ArrayInput) { *in = *next })
 	}
-	require.Equal(t, array.ArrayCancelled, h.outcome(t).Status)
+	require.Equal(t, api.ArrayCancelled, h.outcome(t).Status)
 }
 
 // Temporal ends a workflow whose one answer is larger than 4 MiB. These payloads are 12 MiB together.
@@ -467,9 +468,9 @@ func TestBundlesOfLargePayloadsBeginOverSeveralTurns(t *testing.T) {
 // failing is an array of which so many elements wait for another attempt as can: as many are under way as may be, then
 // all but the first begin to fail, with long reasons.
 func failing(in *contract.ArrayInput) {
-	in.Parallel, in.Spec.ExpiresIn = array.MaxParallel, fleet.Duration(48*time.Hour)
-	in.Spec.Retry = fleet.RetryPolicy{MaxAttempts: 9, InitialInterval: fleet.Duration(24 * time.Hour),
-		MaxInterval: fleet.Duration(24 * time.Hour)}
+	in.Parallel, in.Spec.ExpiresIn = array.MaxParallel, api.Duration(48*time.Hour)
+	in.Spec.Retry = api.RetryPolicy{MaxAttempts: 9, InitialInterval: api.Duration(24 * time.Hour),
+		MaxInterval: api.Duration(24 * time.Hour)}
 	state, now := array.New(in.Total()), time.Now()
 	var flying []array.Bundle
 	for {
@@ -479,11 +480,11 @@ func failing(in *contract.ArrayInput) {
 		if len(flying) == 0 {
 			break
 		}
-		end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptCompleted}}
+		end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptCompleted}}
 		for _, n := range flying[0].Elements {
-			r := fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
+			r := api.ElementResult{Number: n, Outcome: api.AttemptCompleted}
 			if n >= 8000 {
-				r.Outcome, r.Error = fleet.AttemptFailed, strings.Repeat("<", 8000)
+				r.Outcome, r.Error = api.AttemptFailed, strings.Repeat("<", 8000)
 			}
 			end.Results = append(end.Results, r)
 		}
@@ -495,9 +496,9 @@ func failing(in *contract.ArrayInput) {
 
 func TestTheCarriedStateStaysBelowTemporalsLimit(t *testing.T) {
 	t.Parallel()
-	in := contract.ArrayInput{Definition: array.Definition{Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}}}
+	in := contract.ArrayInput{Definition: array.Definition{Spec: api.TaskSpec{Type: "work", Cluster: "c"}}}
 	item := json.RawMessage(`"12345678"`)
-	for range fleet.MaxElements {
+	for range api.MaxElements {
 		in.Items = append(in.Items, item)
 	}
 	failing(&in)
@@ -512,13 +513,13 @@ func TestAnArrayOfWhichMostElementsWaitIsCancelled(t *testing.T) {
 	h := newHarness(nil)
 	cancelled := h.asks(time.Hour, contract.ArrayRequest{Action: contract.CancelArray, Reason: "not needed"})
 	h.start(func(in *contract.ArrayInput) {
-		in.Count = fleet.MaxElements
+		in.Count = api.MaxElements
 		failing(in)
 	})
 	require.NoError(t, cancelled.Err)
 	state := h.outcome(t)
-	require.Equal(t, array.ArrayCancelled, state.Status)
-	require.Equal(t, array.ElementCounts{Total: fleet.MaxElements, Completed: 8000, Cancelled: 92_000}, state.Counts)
+	require.Equal(t, api.ArrayCancelled, state.Status)
+	require.Equal(t, api.ElementCounts{Total: api.MaxElements, Completed: 8000, Cancelled: 92_000}, state.Counts)
 }
 
 // An array of a step keeps no dead letters: its run goes on. Reviews wait for a person all the same.
@@ -527,14 +528,14 @@ func TestAnArrayOfAStepKeepsNoDeadLetters(t *testing.T) {
 	h := newHarness(dies(7))
 	h.start(func(in *contract.ArrayInput) { in.Step = true })
 	state := h.outcome(t)
-	require.Equal(t, array.ArrayFailed, state.Status)
+	require.Equal(t, api.ArrayFailed, state.Status)
 	require.Equal(t, 1, state.Counts.DeadLetter)
 	require.Less(t, h.Now().Sub(h.times[0]), time.Hour)
 
 	h = newHarness(nil)
 	h.deliver = func(in *contract.RunTaskInput) *contract.AttemptReport {
 		if *in.Element == 5 {
-			return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}
+			return &contract.AttemptReport{Outcome: api.AttemptLost, Begun: true}
 		}
 		return nil
 	}
@@ -542,11 +543,11 @@ func TestAnArrayOfAStepKeepsNoDeadLetters(t *testing.T) {
 		h.SignalWorkflow(contract.ArraySignal.Name, contract.ArrayRequest{Action: contract.ResumeArray}) // is not possible
 		h.SignalWorkflow(contract.ArraySignal.Name, contract.ArrayRequest{Action: contract.CancelArray, Reason: "enough"})
 	}, time.Hour)
-	h.start(func(in *contract.ArrayInput) { in.Step, in.Count, in.Spec.RetrySafety = true, 20, fleet.AtMostOnce })
+	h.start(func(in *contract.ArrayInput) { in.Step, in.Count, in.Spec.RetrySafety = true, 20, api.AtMostOnce })
 	state = h.outcome(t)
-	require.Equal(t, array.ArrayCancelled, state.Status)
+	require.Equal(t, api.ArrayCancelled, state.Status)
 	require.Equal(t, "enough", state.Why)
-	require.Equal(t, array.ElementCounts{Total: 20, Completed: 19, Cancelled: 1}, state.Counts)
+	require.Equal(t, api.ElementCounts{Total: 20, Completed: 19, Cancelled: 1}, state.Counts)
 }
 
 // Temporal terminates a workflow with 50 MiB of history: there is room for the ends of all bundles under way.
@@ -583,9 +584,9 @@ func TestBundlesBeginAsFarAsTheirResultsHaveRoom(t *testing.T) {
 			}
 			h.start(func(in *contract.ArrayInput) {
 				in.Count, in.Parallel = c.parallel+50, c.parallel
-				in.Spec.RetrySafety = fleet.AtMostOnce // one by one
+				in.Spec.RetrySafety = api.AtMostOnce // one by one
 			})
-			require.Equal(t, array.ArrayCompleted, h.outcome(t).Status)
+			require.Equal(t, api.ArrayCompleted, h.outcome(t).Status)
 			require.GreaterOrEqual(t, peak, c.least)
 			require.LessOrEqual(t, peak, c.most)
 		})

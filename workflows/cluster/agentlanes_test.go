@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -40,7 +41,7 @@ func TestClusterOpensAgentLanes(t *testing.T) {
 		ask("a")
 	})
 	run.at(7*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.EqualValues(t, 1, joined.Value.(contract.JoinResponse).Directive.AgentLanes)
 	require.Len(t, early.Value.(contract.AgentLanes).Open, 2, "a request came since the hub has heard")

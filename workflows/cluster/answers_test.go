@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -35,19 +36,19 @@ func (s *sized) Complete(value any, err error) {
 // longID is an id as long as ids may be, which cannot be compressed.
 func longID(i int) string {
 	hash := sha256.Sum256([]byte(strconv.Itoa(i)))
-	return hex.EncodeToString(hash[:])[:fleet.MaxIDLength]
+	return hex.EncodeToString(hash[:])[:api.MaxIDLength]
 }
 
 // largest is a cluster with as many members and targets as one may have.
 func largest() contract.ClusterInput {
-	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "default", MaxAgents: fleet.MaxMembers}.WithDefaults()}
-	for i := range fleet.MaxMembers {
+	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "default", MaxAgents: api.MaxMembers}.WithDefaults()}
+	for i := range api.MaxMembers {
 		c.Members = append(c.Members, fleet.Member{AgentID: longID(i), Instance: longID(-i), Epoch: int64(i + 1),
-			Hub: "h1", Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{MaxTasks: 1, Host: longID(i * i)}})
+			Hub: "h1", Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 1, Host: longID(i * i)}})
 	}
 	slices.SortFunc(c.Members, func(a, b fleet.Member) int { return strings.Compare(a.AgentID, b.AgentID) })
 	var targets []string
-	for i := range fleet.MaxTargets {
+	for i := range api.MaxTargets {
 		targets = append(targets, longID(-i))
 	}
 	_, _ = c.Targets.Change(targets, nil)
@@ -58,7 +59,7 @@ func largest() contract.ClusterInput {
 func TestAnswersFitIntoAWorkflowTask(t *testing.T) {
 	t.Parallel()
 	const atOnce, most = 10, 4 << 20
-	config := fleet.ClusterConfig{Name: "default"}
+	config := api.ClusterConfig{Name: "default"}
 	for name, arg := range map[string]any{
 		contract.PauseUpdate.Name:           contract.PauseRequest{Reason: "disks"},
 		contract.ResumeUpdate.Name:          contract.PauseRequest{},

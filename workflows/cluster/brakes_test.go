@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -38,7 +39,7 @@ func TestClusterJudgesLossesOverHubs(t *testing.T) {
 		require.Empty(t, run.view(t).BrakeHolds)
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.False(t, first.Value.(contract.Directive).Braked, "two of six")
 	require.True(t, second.Value.(contract.Directive).Braked, "four of six")
@@ -75,25 +76,25 @@ func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 		lostAt = run.Now()
 		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now(), Attempts: work})
 	})
-	run.at(time.Hour+fleet.AttemptBackstop-time.Second, func() {
+	run.at(time.Hour+api.AttemptBackstop-time.Second, func() {
 		view := run.view(t)
-		require.Equal(t, fleet.AgentSuspect, view.Member("a").Status)
+		require.Equal(t, api.AgentSuspect, view.Member("a").Status)
 		require.Contains(t, view.Member("a").StatusReason, "mass-loss brake")
 		require.Len(t, view.BrakeHolds, 1)
 		require.Empty(t, run.failovers)
 	})
-	run.at(time.Hour+fleet.AttemptBackstop+time.Second, func() {
+	run.at(time.Hour+api.AttemptBackstop+time.Second, func() {
 		view := run.view(t)
-		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		require.Equal(t, api.AgentOffline, view.Member("a").Status)
 		require.Empty(t, view.BrakeHolds, "it holds nobody any more")
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, announced, 1)
 	require.True(t, announced[0].Held)
 	require.Equal(t, "default", announced[0].Cluster)
-	require.WithinDuration(t, lostAt.Add(fleet.AttemptBackstop), announced[0].At, time.Second)
+	require.WithinDuration(t, lostAt.Add(api.AttemptBackstop), announced[0].At, time.Second)
 	require.Len(t, run.failovers, 3)
 	for _, f := range run.failovers { // side by side, so in any order
 		require.Equal(t, work[f.FailedAgent], f.Attempts)
@@ -111,13 +112,13 @@ func TestClusterIgnoresAGoodbyeOfBefore(t *testing.T) {
 	}
 	run.at(4*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-			{AgentID: "a", Instance: "a-1", Epoch: 1, Registration: 1, Status: fleet.AgentOffline, Left: true, At: run.Now()}}})
+			{AgentID: "a", Instance: "a-1", Epoch: 1, Registration: 1, Status: api.AgentOffline, Left: true, At: run.Now()}}})
 	})
 	run.at(5*time.Second, func() {
 		require.Len(t, run.view(t).Members, 1)
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -137,7 +138,7 @@ func TestClusterReleasesABrakeThatHoldsNobody(t *testing.T) {
 		var changes []fleet.Transition
 		for _, agent := range []string{"a", "b", "d"} {
 			changes = append(changes, fleet.Transition{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
-				Status: fleet.AgentOffline, Evidence: fleet.EvidenceHubLost, At: run.Now()})
+				Status: api.AgentOffline, Evidence: api.EvidenceHubLost, At: run.Now()})
 		}
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: changes})
 	})
@@ -145,7 +146,7 @@ func TestClusterReleasesABrakeThatHoldsNobody(t *testing.T) {
 		require.Empty(t, run.view(t).BrakeHolds)
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -161,7 +162,7 @@ func TestClusterHoldsNoFailoversForOthers(t *testing.T) {
 	run.at(time.Hour+time.Minute, func() {
 		view := run.view(t)
 		require.Empty(t, view.BrakeHolds)
-		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		require.Equal(t, api.AgentOffline, view.Member("a").Status)
 		run.update(contract.MissUpdate.Name, contract.Missing{Hub: "h2", Agents: []string{"e", "f", "g"}})
 	})
 	run.at(time.Hour+2*time.Minute, func() {
@@ -171,7 +172,7 @@ func TestClusterHoldsNoFailoversForOthers(t *testing.T) {
 		for _, agent := range []string{"e", "f"} {
 			m := view.Member(agent)
 			changes = append(changes, fleet.Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch,
-				Status: fleet.AgentOffline, Reason: "its join token was revoked", At: run.Now()})
+				Status: api.AgentOffline, Reason: "its join token was revoked", At: run.Now()})
 		}
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h2", Changes: changes})
 		run.update(contract.JoinUpdate.Name, joins("h2", "i"))
@@ -180,6 +181,6 @@ func TestClusterHoldsNoFailoversForOthers(t *testing.T) {
 		require.Empty(t, run.view(t).BrakeHolds, "one of two is not more than half")
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -21,14 +22,14 @@ func TestCanaryIsStartedBesideAndReverted(t *testing.T) {
 	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	begun := env.Now()
-	config := fleet.ClusterConfig{Name: "c", DesiredAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
-		Rollout: &fleet.RolloutPolicy{Canary: 1}}}.WithDefaults()
+	config := api.ClusterConfig{Name: "c", DesiredAgents: 1, Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
+		Rollout: &api.RolloutPolicy{Canary: 1}}}.WithDefaults()
 	state := &fleet.Cluster{Config: config}
 	facts := fleet.ScalingFacts{}
 	spawned := func(id string) fleet.Join {
 		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: id, IdleSince: begun})
-		return fleet.Join{AgentID: id, Instance: id, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
-			Metadata: map[string]string{fleet.MetadataSpawner: "s", fleet.MetadataSpawnID: id}}}
+		return fleet.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1,
+			Metadata: map[string]string{api.MetadataSpawner: "s", api.MetadataSpawnID: id}}}
 	}
 	state.Join(spawned("a"), "h", begun)
 	env.RegisterActivityWithOptions(func(string) (fleet.ScalingFacts, error) { return facts, nil },
@@ -37,9 +38,9 @@ func TestCanaryIsStartedBesideAndReverted(t *testing.T) {
 		activity.RegisterOptions{Name: contract.DirectActivity.Name})
 	var actions []contract.ScalingInput
 	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
-		in contract.ScalingInput) (fleet.ScalingRecord, error) {
+		in contract.ScalingInput) (api.ScalingRecord, error) {
 		actions = append(actions, in)
-		return fleet.ScalingRecord{}, nil
+		return api.ScalingRecord{}, nil
 	})
 	update := func(after time.Duration, name string, request any) *workflowtest.Answer {
 		answer := &workflowtest.Answer{}
@@ -66,7 +67,7 @@ func TestCanaryIsStartedBesideAndReverted(t *testing.T) {
 	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: config, State: state, CreatedAt: begun})
 	require.NoError(t, env.GetWorkflowError())
 	require.ErrorContains(t, early.Err, "not healthy yet")
-	require.Equal(t, fleet.RolloutWaiting, waiting.Scaling.Rollout.Status)
+	require.Equal(t, api.RolloutWaiting, waiting.Scaling.Rollout.Status)
 	require.Len(t, actions, 2)
 	require.Equal(t, 7, actions[0].Spawn.Slots)
 	require.Equal(t, actions[0].Starts[0], actions[1].Stops[0].AgentID)

@@ -17,6 +17,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -28,7 +29,7 @@ type clusterRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	loads map[string]int
 	// failover is what a Failover workflow does; nil: it succeeds at once.
-	failover func(workflow.Context, contract.FailoverInput) (fleet.FailoverRecord, error)
+	failover func(workflow.Context, contract.FailoverInput) (api.FailoverRecord, error)
 
 	mu        sync.Mutex // several hubs are told at once, and failovers run side by side
 	sent      []contract.Directive
@@ -54,19 +55,19 @@ func newCluster(t *testing.T) *clusterRun {
 	}, activity.RegisterOptions{Name: contract.DirectActivity.Name})
 	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
 		activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name})
-	run.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+	run.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.FailoverInput) (api.FailoverRecord, error) {
 		run.mu.Lock()
 		run.failovers = append(run.failovers, in)
 		run.mu.Unlock()
 		if run.failover != nil {
 			return run.failover(ctx, in)
 		}
-		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
+		return api.FailoverRecord{Status: api.FailoverSucceeded}, nil
 	}, workflow.RegisterOptions{Name: contract.FailoverWorkflow, DisableAlreadyRegisteredCheck: true})
 	return run
 }
 
-func (r *clusterRun) start(config fleet.ClusterConfig) {
+func (r *clusterRun) start(config api.ClusterConfig) {
 	config.Name = "default"
 	r.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: config})
 }
@@ -92,7 +93,7 @@ func joins(hub string, agents ...string) contract.JoinRequest {
 	request := contract.JoinRequest{Hub: hub}
 	for _, a := range agents {
 		request.Joins = append(request.Joins, fleet.Join{AgentID: a, Instance: a + "-1",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 2}})
+			AgentProfile: api.AgentProfile{MaxTasks: 2}})
 	}
 	return request
 }
@@ -105,19 +106,19 @@ func TestClusterMembership(t *testing.T) {
 	run.at(2*time.Second, func() {
 		require.Len(t, run.view(t).Members, 2)
 		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
-		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: api.LaneNeeds{Capabilities: []string{"gpu"}}})
 	})
 	run.at(3*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name,
 			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: run.Now()},
-				{AgentID: "b", Instance: "b-0", Epoch: 1, Status: fleet.AgentOffline, At: run.Now()},
+				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline, Reason: "gone", At: run.Now()},
+				{AgentID: "b", Instance: "b-0", Epoch: 1, Status: api.AgentOffline, At: run.Now()},
 			}})
 	})
 	run.at(4*time.Second, func() {
 		view := run.view(t)
-		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
-		require.Equal(t, fleet.AgentOnline, view.Member("b").Status, "the transition was about another instance")
+		require.Equal(t, api.AgentOffline, view.Member("a").Status)
+		require.Equal(t, api.AgentOnline, view.Member("b").Status, "the transition was about another instance")
 	})
 	run.at(5*time.Second, func() {
 		run.SignalWorkflow(contract.HubLostSignal.Name,
@@ -128,14 +129,14 @@ func TestClusterMembership(t *testing.T) {
 		require.Zero(t, view.ServingCount())
 		forced = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 
 	require.True(t, run.IsWorkflowCompleted())
 	require.NoError(t, run.GetWorkflowError())
 	response := joined.Value.(contract.JoinResponse)
 	require.EqualValues(t, 1, response.Results[0].Epoch)
 	require.EqualValues(t, 2, response.Results[1].Epoch)
-	require.Equal(t, fleet.ActiveActive, response.Directive.Mode)
+	require.Equal(t, api.ActiveActive, response.Directive.Mode)
 	require.True(t, early.Refused, "a cluster with online agents is not deleted")
 	require.False(t, lane.Refused || forced.Refused)
 	require.Len(t, run.directives(), 1, "the hub hears of the new lane")
@@ -146,14 +147,14 @@ func TestClusterConfigure(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		config  fleet.ClusterConfig
+		config  api.ClusterConfig
 		refused bool
 	}{
-		{"counts", fleet.ClusterConfig{Name: "default", MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}, false},
-		{"another name", fleet.ClusterConfig{Name: "other"}, true},
-		{"sharding", fleet.ClusterConfig{Name: "default", ReplicationMode: fleet.Sharded}, true},
-		{"shards", fleet.ClusterConfig{Name: "default", Shards: 32}, true},
-		{"nonsense", fleet.ClusterConfig{Name: "default", ReplicationMode: "both"}, true},
+		{"counts", api.ClusterConfig{Name: "default", MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}, false},
+		{"another name", api.ClusterConfig{Name: "other"}, true},
+		{"sharding", api.ClusterConfig{Name: "default", ReplicationMode: api.Sharded}, true},
+		{"shards", api.ClusterConfig{Name: "default", Shards: 32}, true},
+		{"nonsense", api.ClusterConfig{Name: "default", ReplicationMode: "both"}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestClusterConfigure(t *testing.T) {
 					contract.ConfigureRequest{ClusterConfig: tt.config})
 			})
 			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{}) })
-			run.start(fleet.ClusterConfig{})
+			run.start(api.ClusterConfig{})
 			require.True(t, run.IsWorkflowCompleted())
 			require.Equal(t, tt.refused, configured.Refused, "%v", configured.Err)
 		})
@@ -176,8 +177,8 @@ func TestClusterConfigure(t *testing.T) {
 func TestClusterRevision(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	first := fleet.ClusterConfig{Name: "default"}.Revision()
-	next := fleet.ClusterConfig{Name: "default", MaxAgents: 9}
+	first := api.ClusterConfig{Name: "default"}.Revision()
+	next := api.ClusterConfig{Name: "default", MaxAgents: 9}
 	var changed, late, early, gone *workflowtest.Answer
 	run.at(time.Second, func() {
 		changed = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next,
@@ -185,7 +186,7 @@ func TestClusterRevision(t *testing.T) {
 	})
 	run.at(2*time.Second, func() {
 		late = run.update(contract.ConfigureUpdate.Name,
-			contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"},
+			contract.ConfigureRequest{ClusterConfig: api.ClusterConfig{Name: "default"},
 				IfRevisions: []string{first}})
 		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{first}})
 	})
@@ -193,7 +194,7 @@ func TestClusterRevision(t *testing.T) {
 		require.Equal(t, 9, run.view(t).Config.MaxAgents)
 		gone = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{next.Revision()}})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.True(t, run.IsWorkflowCompleted())
 	require.False(t, changed.Refused || gone.Refused)
 	require.True(t, late.Refused && early.Refused)
@@ -212,7 +213,7 @@ func TestClusterContinuesAsNew(t *testing.T) {
 		run.SetCurrentHistoryLength(10_000)
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
 	})
-	run.start(fleet.ClusterConfig{MaxAgents: 7})
+	run.start(api.ClusterConfig{MaxAgents: 7})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 
@@ -262,7 +263,7 @@ func takesNoJoins(t *testing.T, fill func(*clusterRun)) {
 		fill(run)
 		joined = run.update(contract.JoinUpdate.Name, joins("h1", "b"))
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 	var busy *temporal.ApplicationError
@@ -284,7 +285,7 @@ func (r *clusterRun) loseMany(agents, working int) {
 		}
 		r.update(contract.JoinUpdate.Name, joins("h1", ids...))
 		for n, id := range ids {
-			lost := fleet.Transition{AgentID: id, Instance: id + "-1", Epoch: int64(n + 1), Status: fleet.AgentOffline, At: r.Now()}
+			lost := fleet.Transition{AgentID: id, Instance: id + "-1", Epoch: int64(n + 1), Status: api.AgentOffline, At: r.Now()}
 			if n >= agents-working {
 				lost.Attempts = []fleet.HeldAttempt{{TaskID: "t"}}
 			}
@@ -293,7 +294,7 @@ func (r *clusterRun) loseMany(agents, working int) {
 	})
 	r.at(2*time.Second, func() { r.SignalWorkflow(contract.MembersChangedSignal.Name, changed) })
 	r.at(10*time.Minute, func() { r.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	r.start(fleet.ClusterConfig{MaxAgents: agents})
+	r.start(api.ClusterConfig{MaxAgents: agents})
 }
 
 // When many agents are lost at once, their failovers begin in parts: Temporal takes 4 MiB of commands at a time.
@@ -316,13 +317,13 @@ func TestFailoversOfIdleAgentsWait(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	under, most := 0, 0
-	run.failover = func(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+	run.failover = func(ctx workflow.Context, in contract.FailoverInput) (api.FailoverRecord, error) {
 		if in.Idle() {
 			under++
 			most = max(most, under)
 			defer func() { under-- }()
 		}
-		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
+		return api.FailoverRecord{Status: api.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
 	}
 	run.loseMany(200, 30)
 	require.NoError(t, run.GetWorkflowError())
@@ -337,9 +338,9 @@ func TestFailoversOfIdleAgentsWait(t *testing.T) {
 func TestFailoversOfIdleAgentsAreLeftToTheNextRun(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.failover = func(ctx workflow.Context, _ contract.FailoverInput) (fleet.FailoverRecord, error) {
+	run.failover = func(ctx workflow.Context, _ contract.FailoverInput) (api.FailoverRecord, error) {
 		run.SetCurrentHistoryLength(10_000)
-		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
+		return api.FailoverRecord{Status: api.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
 	}
 	run.loseMany(1200, 5)
 	var next *workflow.ContinueAsNewError
@@ -367,7 +368,7 @@ func TestClusterTakesAnUpdateThatWaits(t *testing.T) {
 	var joined *workflowtest.Answer
 	run.at(0, func() { joined = run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.EqualValues(t, 1, joined.Value.(contract.JoinResponse).Results[0].Epoch)
 }
@@ -378,9 +379,9 @@ func TestClusterManyTransitions(t *testing.T) {
 	run := newCluster(t)
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	for i := range 300 {
-		status := fleet.AgentOffline
+		status := api.AgentOffline
 		if i%2 == 1 {
-			status = fleet.AgentOnline
+			status = api.AgentOnline
 		}
 		run.at(2*time.Second+time.Duration(i)*time.Millisecond, func() {
 			run.SignalWorkflow(contract.MembersChangedSignal.Name,
@@ -389,7 +390,7 @@ func TestClusterManyTransitions(t *testing.T) {
 		})
 	}
 	run.at(10*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 

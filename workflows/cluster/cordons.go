@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -24,14 +25,14 @@ func (c cordons) handle(ctx workflow.Context) error {
 }
 
 func (c cordons) cordon(ctx workflow.Context, req contract.CordonRequest) (contract.Cordoned, error) {
-	status := fleet.AgentMaintenance
-	if req.Status == fleet.AgentDraining {
-		status = fleet.AgentDraining
+	status := api.AgentMaintenance
+	if req.Status == api.AgentDraining {
+		status = api.AgentDraining
 	}
 	if err := c.run.refuseHealing(req.AgentID, req.Drain, req.Healing); err != nil {
 		return contract.Cordoned{}, err
 	}
-	if m := c.run.state.Member(req.AgentID); m != nil && m.Status == fleet.AgentOffline {
+	if m := c.run.state.Member(req.AgentID); m != nil && m.Status == api.AgentOffline {
 		m.Hub = "" // or it would count as connected in maintenance
 	}
 	err := c.run.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx),

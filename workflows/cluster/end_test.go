@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -63,12 +64,12 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 					mock.Anything).After(time.Second).Return(nil)
 				run.OnActivity(contract.ReadHealthActivity.Name, mock.Anything,
 					mock.Anything).After(4*time.Second).Return(
-					contract.ReadHealthResult{Agents: map[string]fleet.Health{"a": {Level: fleet.HealthHealthy}}}, nil)
+					contract.ReadHealthResult{Agents: map[string]fleet.Health{"a": {Level: api.HealthHealthy}}}, nil)
 				var begun *workflowtest.Answer
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 				run.at(10*time.Second, func() { begun = run.update(tt.update, tt.arg) })
 				run.at(10*time.Second+tt.end, func() { end(run) })
-				run.start(fleet.ClusterConfig{})
+				run.start(api.ClusterConfig{})
 
 				require.True(t, run.IsWorkflowCompleted())
 				require.NoError(t, begun.Err)
@@ -91,27 +92,27 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	lose := func(run *clusterRun, hub, agent, instance string, epoch int64) (string, contract.MembersChanged) {
 		return contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: hub, Changes: []fleet.Transition{
-			{AgentID: agent, Instance: instance, Epoch: epoch, Status: fleet.AgentOffline, At: run.Now()}}}
+			{AgentID: agent, Instance: instance, Epoch: epoch, Status: api.AgentOffline, At: run.Now()}}}
 	}
 	for name, tt := range map[string]struct {
-		config fleet.ClusterConfig
+		config api.ClusterConfig
 		act    func(run *clusterRun) (check func(t *testing.T, state *fleet.Cluster))
 	}{
 		"a scaling action": {
-			config: fleet.ClusterConfig{Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
-				Spawn: fleet.SpawnPolicy{Spawner: "mine"}}},
+			config: api.ClusterConfig{Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
+				Spawn: api.SpawnPolicy{Spawner: "mine"}}},
 			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
 				var begun []contract.ScalingInput
 				run.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
-					in contract.ScalingInput) (fleet.ScalingRecord, error) {
+					in contract.ScalingInput) (api.ScalingRecord, error) {
 					begun = append(begun, in)
-					return fleet.ScalingRecord{}, nil
+					return api.ScalingRecord{}, nil
 				})
 				run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 				run.at(10*time.Second, func() { // the loop tells the hub of a lane
 					run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{
-						LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+						LaneNeeds: api.LaneNeeds{Capabilities: []string{"gpu"}}})
 				})
 				run.at(10*time.Second+500*time.Millisecond, func() {
 					run.SetCurrentHistoryLength(10_000)
@@ -125,13 +126,13 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 			},
 		},
 		"a signal": {
-			config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
 			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
 				run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(workflow.Context,
-					contract.SyncInput) (fleet.SyncReport, error) {
+					contract.SyncInput) (api.SyncReport, error) {
 					run.SetCurrentHistoryLength(10_000)
 					run.SignalWorkflowSkippingWorkflowTask(lose(run, "h1", "b", "b-1", 2))
-					return fleet.SyncReport{}, nil
+					return api.SyncReport{}, nil
 				})
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 				run.at(10*time.Second, func() {
@@ -139,7 +140,7 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 						contract.StatesChanged{Hub: "h1", Digests: []string{"d1", "d2"}})
 				})
 				return func(t *testing.T, state *fleet.Cluster) {
-					require.Equal(t, fleet.AgentOffline, state.Member("b").Status, "the signal is taken")
+					require.Equal(t, api.AgentOffline, state.Member("b").Status, "the signal is taken")
 				}
 			},
 		},
@@ -196,7 +197,7 @@ func TestClusterGoesOnThoughHubsAreNeverUpToDate(t *testing.T) {
 		run.at(time.Second+time.Duration(n)*300*time.Millisecond, func() { takeOver(run, fmt.Sprint("h", n%2), n) })
 	}
 	run.at(10*time.Second, func() { run.SetCurrentHistorySize(11 << 20) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 	input := continuedInput(t, next)
@@ -237,7 +238,7 @@ func TestHubsAreToldAgainWhatTheyMissed(t *testing.T) {
 		require.Equal(t, 7, *times, "sent, again, and again")
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 
 	run = newCluster(t)
@@ -248,7 +249,7 @@ func TestHubsAreToldAgainWhatTheyMissed(t *testing.T) {
 		run.SetCurrentHistoryLength(10_000)
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 	again := newCluster(t)

@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -27,7 +28,7 @@ func (l *eventLog) open(ctx workflow.Context, in contract.ClusterInput) {
 	l.announced = contract.AnnounceSignal.Inbox(ctx)
 	l.recorded = l.run.state.Snapshot()
 	if in.State == nil {
-		l.publish(l.run.created, fleet.EventClusterCreated, fleet.EventData{})
+		l.publish(l.run.created, api.EventClusterCreated, api.EventData{})
 	}
 }
 
@@ -68,7 +69,7 @@ func (l *eventLog) record(ctx workflow.Context) {
 }
 
 // publish publishes an event that the state does not show.
-func (l *eventLog) publish(at time.Time, kind fleet.EventType, data fleet.EventData) {
+func (l *eventLog) publish(at time.Time, kind api.EventType, data api.EventData) {
 	data.Cluster = l.run.state.Config.Name
 	l.kept.Add(fleet.Event{Type: kind, Time: at.UTC(), EventData: data}, fleet.MaxEventsKept)
 }

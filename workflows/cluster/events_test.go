@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -26,7 +27,7 @@ func (r *clusterRun) told(t *testing.T, since contract.EventsSince) ([]string, c
 	require.NoError(t, value.Get(&answer))
 	var lines []string
 	for _, e := range answer.Events {
-		line := strings.TrimPrefix(string(e.Type), fleet.EventPrefix) + " " + e.AgentID
+		line := strings.TrimPrefix(string(e.Type), api.EventPrefix) + " " + e.AgentID
 		if e.Outcome != "" {
 			line += " " + e.Outcome
 		}
@@ -42,8 +43,8 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 	r := newCluster(t)
 	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p",
 		Joins: []fleet.Join{{AgentID: "a", Instance: "i",
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}},
-			{AgentID: "b", Instance: "i", AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}}
+			AgentProfile: api.AgentProfile{MaxTasks: 1}},
+			{AgentID: "b", Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}}}
 	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins) })
 	r.at(2*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{})
@@ -52,11 +53,11 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 	r.at(3*time.Second, func() {
 		r.SignalWorkflow(contract.MembersChangedSignal.Name,
 			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-				{AgentID: "a", Instance: "i", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
+				{AgentID: "a", Instance: "i", Epoch: 1, Status: api.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
 	r.at(15*time.Second, func() {
 		require.Len(t, r.failovers, 1)
-		end := fleet.FailoverRecord{FailedAgentID: "a", Status: fleet.FailoverSucceeded}
+		end := api.FailoverRecord{FailedAgentID: "a", Status: api.FailoverSucceeded}
 		r.SignalWorkflow(contract.AnnounceSignal.Name,
 			contract.Announcement{Events: []fleet.Event{fleet.EndOfFailover(&end)}})
 	})
@@ -67,15 +68,15 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 			lines[2:])
 		require.EqualValues(t, 9, answer.Seq)
 		r.SignalWorkflow(contract.AnnounceSignal.Name,
-			contract.Announcement{Events: []fleet.Event{{Type: fleet.EventDrainStarted,
-				EventData: fleet.EventData{ID: "default:d", Cluster: "another"}}}})
+			contract.Announcement{Events: []fleet.Event{{Type: api.EventDrainStarted,
+				EventData: api.EventData{ID: "default:d", Cluster: "another"}}}})
 	})
 	r.at(21*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{From: r.Now().Add(-2 * time.Second)})
 		require.Equal(t, []string{"drain.started"}, lines)
 		r.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	r.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, RoleLease: fleet.Duration(time.Second)})
+	r.start(api.ClusterConfig{ReplicationMode: api.ActivePassive, RoleLease: api.Duration(time.Second)})
 	require.NoError(t, r.GetWorkflowError())
 	lines, _ := r.told(t, contract.EventsSince{After: 10})
 	require.Equal(t, []string{"cluster.deleted"}, lines, "the last word can still be asked for")
@@ -86,13 +87,13 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 	r := newCluster(t)
 	r.at(time.Second, func() {
 		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p",
-			Joins: []fleet.Join{{AgentID: "a", Instance: "i", AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}})
+			Joins: []fleet.Join{{AgentID: "a", Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}}})
 	})
 	r.at(2*time.Second, func() {
 		r.SetContinueAsNewSuggested(true)
 		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{})
 	})
-	r.start(fleet.ClusterConfig{})
+	r.start(api.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(r.GetWorkflowError(), &next))
 	input := continuedInput(t, next)
@@ -113,13 +114,13 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 func TestFailoverThatOutlivesARunIsHeardToEnd(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
-	r.failover = func(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+	r.failover = func(ctx workflow.Context, in contract.FailoverInput) (api.FailoverRecord, error) {
 		if err := workflow.Sleep(ctx, time.Minute); err != nil {
-			return fleet.FailoverRecord{}, err
+			return api.FailoverRecord{}, err
 		}
 		return workflows.Failover(ctx, in)
 	}
-	r.RegisterActivityWithOptions(func(context.Context, fleet.FailoverRecord) error { return nil },
+	r.RegisterActivityWithOptions(func(context.Context, api.FailoverRecord) error { return nil },
 		activity.RegisterOptions{Name: contract.CountFailoverActivity.Name})
 	var announced []any
 	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "", contract.AnnounceSignal.Name,
@@ -132,13 +133,13 @@ func TestFailoverThatOutlivesARunIsHeardToEnd(t *testing.T) {
 	r.at(2*time.Second, func() {
 		r.SignalWorkflow(contract.MembersChangedSignal.Name,
 			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
+				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
 	r.at(3*time.Second, func() {
 		r.SetContinueAsNewSuggested(true)
 		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{})
 	})
-	r.start(fleet.ClusterConfig{})
+	r.start(api.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, r.GetWorkflowError(), &next)
 	require.Len(t, announced, 1)

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -67,7 +68,7 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 	}
 	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
 	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 &&
-		s.Config.ReplicationMode != fleet.ActiveActive
+		s.Config.ReplicationMode != api.ActiveActive
 	f.queue = append(f.queue, planned{in, fleet.FailoverNeed{FailedAgent: failed.AgentID}})
 }
 
@@ -77,8 +78,8 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 	s := &f.run.state
 	reason := request.Reason
 	reason = cmp.Or(reason, "asked for by hand")
-	in := contract.FailoverInput{Trigger: fleet.TriggerManual, Reason: reason, NoticedAt: workflow.Now(ctx)}
-	if fleet.ValidateID("agent_id", request.AgentID) != nil {
+	in := contract.FailoverInput{Trigger: api.TriggerManual, Reason: reason, NoticedAt: workflow.Now(ctx)}
+	if api.ValidateID("agent_id", request.AgentID) != nil {
 		workflow.GetLogger(ctx).Warn("A manual-failover signal names no agent; it is ignored")
 		return
 	}
@@ -123,7 +124,7 @@ func (f *failovers) moveRoles(done contract.Evacuated, now time.Time) {
 		lease = r.state.Config.RoleLease.Std()
 	}
 	r.roles.vacate(done.AgentID, lease, now)
-	if r.state.Config.ReplicationMode == fleet.Sharded {
+	if r.state.Config.ReplicationMode == api.Sharded {
 		member.Relieved = true
 	}
 	if done.Target != "" {
@@ -225,7 +226,7 @@ func (f *failovers) start(ctx workflow.Context) {
 // can do the work. Otherwise no role moves to one agent: each task and shard goes to whichever agent serves its lane.
 func (f *failovers) aim(p *planned, loads map[string]int) {
 	s, in := &f.run.state, &p.FailoverInput
-	mode, strategy, byHand := s.Config.ReplicationMode, s.Config.Selection, in.Trigger == fleet.TriggerManual
+	mode, strategy, byHand := s.Config.ReplicationMode, s.Config.Selection, in.Trigger == api.TriggerManual
 	anyOther := func() bool {
 		return slices.ContainsFunc(s.Members, func(m fleet.Member) bool {
 			return m.MayHold() && m.AgentID != in.FailedAgent
@@ -239,9 +240,9 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 		if in.Target = next; !found {
 			in.Target, in.AnyTarget = "", anyOther()
 		}
-	case byHand && (in.WasLeader || mode == fleet.ActiveActive):
+	case byHand && (in.WasLeader || mode == api.ActiveActive):
 		if named := s.Member(in.Target); named == nil || !named.HandlesAny(p.need.TaskTypes) ||
-			!fleet.HasAll(named.Capabilities, p.need.RequiredCapabilities) {
+			!api.HasAll(named.Capabilities, p.need.RequiredCapabilities) {
 			in.Target, _ = s.SelectTarget(strategy, p.need, loads)
 		}
 	default:
@@ -252,7 +253,7 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 // follow publishes a failover's beginning. Its workflow announces its end, unless it did not complete.
 func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
 	id, log := in.ID(), &f.run.events
-	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{
+	log.publish(workflow.Now(ctx), api.EventFailoverStarted, api.EventData{
 		AgentID:       in.FailedAgent,
 		Epoch:         in.Epoch,
 		Hub:           in.Hub,
@@ -269,8 +270,8 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 			f.under, f.idle = f.under-1, f.idle-idle
 			f.run.touched = f.run.touched || len(f.queue) > 0
 		}()
-		record := fleet.FailoverRecord{ID: id, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
-			TargetAgentID: in.Target, Status: fleet.FailoverFailed, Error: "its workflow did not complete"}
+		record := api.FailoverRecord{ID: id, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
+			TargetAgentID: in.Target, Status: api.FailoverFailed, Error: "its workflow did not complete"}
 		if child.Get(ctx, nil) == nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -16,9 +17,9 @@ import (
 func TestClusterChecksHealing(t *testing.T) {
 	t.Parallel()
 	const healings = "default:healing-1"
-	check := func(kind fleet.HealingType) *fleet.HealingCheck { return &fleet.HealingCheck{Type: kind, Epoch: 1} }
+	check := func(kind api.HealingType) *fleet.HealingCheck { return &fleet.HealingCheck{Type: kind, Epoch: 1} }
 	cordon := func(drain string) contract.CordonRequest {
-		return contract.CordonRequest{AgentID: "a", Status: fleet.AgentMaintenance, Drain: drain}
+		return contract.CordonRequest{AgentID: "a", Status: api.AgentMaintenance, Drain: drain}
 	}
 	for name, tc := range map[string]struct {
 		before []contract.CordonRequest
@@ -28,15 +29,15 @@ func TestClusterChecksHealing(t *testing.T) {
 	}{
 		"reduce": {
 			update: contract.ReduceLoadUpdate.Name,
-			arg:    contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true, Healing: check(fleet.HealReduce)},
+			arg:    contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true, Healing: check(api.HealReduce)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Equal(t, 1, v.EffectiveSlots(v.Member("a")))
 			},
 		},
 		"drain": {
 			update: contract.CordonUpdate.Name,
-			arg: contract.CordonRequest{AgentID: "a", Status: fleet.AgentDraining, Drain: healings,
-				Healing: check(fleet.HealDrain)},
+			arg: contract.CordonRequest{AgentID: "a", Status: api.AgentDraining, Drain: healings,
+				Healing: check(api.HealDrain)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Equal(t, healings, v.Cordons.Of("a").Drain)
 			},
@@ -44,13 +45,13 @@ func TestClusterChecksHealing(t *testing.T) {
 		"restore": {
 			before: []contract.CordonRequest{cordon(healings)},
 			update: contract.UncordonUpdate.Name,
-			arg:    contract.UncordonRequest{AgentID: "a", Healing: check(fleet.HealRestore)},
+			arg:    contract.UncordonRequest{AgentID: "a", Healing: check(api.HealRestore)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Nil(t, v.Cordons.Of("a"))
 			},
 		},
 		"failover": {
-			arg: contract.ManualFailover{AgentID: "a", Healing: check(fleet.HealFailover)},
+			arg: contract.ManualFailover{AgentID: "a", Healing: check(api.HealFailover)},
 			done: func(t *testing.T, r *clusterRun, _ contract.ClusterView) {
 				require.Len(t, r.failovers, 1)
 			},
@@ -64,9 +65,9 @@ func TestClusterChecksHealing(t *testing.T) {
 			t.Run(name+", "+who+" came in between", func(t *testing.T) {
 				t.Parallel()
 				run := newCluster(t)
-				level := fleet.HealthDegraded
+				level := api.HealthDegraded
 				if name == "restore" {
-					level = fleet.HealthHealthy
+					level = api.HealthHealthy
 				}
 				before := tc.before
 				if operator {
@@ -94,7 +95,7 @@ func TestClusterChecksHealing(t *testing.T) {
 				})
 				run.at(time.Minute+time.Second, func() { is = run.view(t) })
 				run.deleteAt(2 * time.Minute)
-				run.start(fleet.ClusterConfig{})
+				run.start(api.ClusterConfig{})
 				require.NoError(t, run.GetWorkflowError())
 				if !operator {
 					tc.done(t, run, is)

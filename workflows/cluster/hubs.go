@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -141,7 +142,7 @@ func (r *run) rules() contract.Directive {
 }
 
 // all are the hubs with members, and those with sessions of replaced processes.
-func (h *hubs) all() []string { return fleet.SortedSet(slices.Concat(h.run.state.Hubs(), h.former)) }
+func (h *hubs) all() []string { return api.SortedSet(slices.Concat(h.run.state.Hubs(), h.former)) }
 
 // lacking are the hubs that lack the newest directive.
 func (h *hubs) lacking() []string {

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -61,14 +62,14 @@ func TestDirectivesGoToHubsInTurns(t *testing.T) {
 			require.LessOrEqual(t, n, most, at)
 		}
 		told, turns = len(run.directives()), 0
-		run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+		run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: api.LaneNeeds{Capabilities: []string{"gpu"}}})
 	})
 	run.at(20*time.Second, func() {
 		require.Len(t, run.directives()[told:], hubs, "each hub has heard of the lane")
 		require.Equal(t, hubs/most, turns, "the others waited for the next workflow task, three times")
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -92,7 +93,7 @@ func TestAJoinLeavesOutADirectiveThatTheHubKnows(t *testing.T) {
 		require.NotNil(t, third.Value.(contract.JoinResponse).Directive, "it knows that of an earlier cluster of the name")
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -138,7 +139,7 @@ func TestAFenceIsSentUntilTheHubHasItOrIsLost(t *testing.T) {
 				}
 			})
 			run.deleteAt(10 * time.Minute)
-			run.start(fleet.ClusterConfig{})
+			run.start(api.ClusterConfig{})
 			require.NoError(t, run.GetWorkflowError())
 			require.Equal(t, !lost, fenced == 1, fenced)
 		})
@@ -155,9 +156,9 @@ func TestADeadHubHoldsUpNothing(t *testing.T) {
 			led = run.Now()
 		}
 	})
-	run.failover = func(ctx workflow.Context, _ contract.FailoverInput) (fleet.FailoverRecord, error) {
+	run.failover = func(ctx workflow.Context, _ contract.FailoverInput) (api.FailoverRecord, error) {
 		begun = workflow.Now(ctx)
-		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
+		return api.FailoverRecord{Status: api.FailoverSucceeded}, nil
 	}
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "c")) })
@@ -168,7 +169,7 @@ func TestADeadHubHoldsUpNothing(t *testing.T) {
 		run.gone("a", 1, 0, false, fleet.HeldAttempt{TaskID: "t", Attempt: 1})
 	})
 	run.deleteAt(5 * time.Minute)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
 	require.Less(t, begun.Sub(gone), time.Second)
 	require.Less(t, led.Sub(gone), time.Second)
@@ -196,7 +197,7 @@ func TestALeaderWaitsForTheFormerLeadersHub(t *testing.T) {
 			run.at(20*time.Second+tt.leaderless-100*time.Millisecond, func() { require.Empty(t, run.view(t).Leader) })
 			run.at(20*time.Second+tt.leaderless+100*time.Millisecond, func() { require.Equal(t, "b", run.view(t).Leader) })
 			run.deleteAt(5 * time.Minute)
-			run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+			run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 			require.NoError(t, run.GetWorkflowError())
 		})
 	}

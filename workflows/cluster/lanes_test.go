@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -27,7 +28,7 @@ func TestClusterGivesLanesBack(t *testing.T) {
 	}, activity.RegisterOptions{Name: contract.UsedLanesActivity.Name})
 	open := func(tenant, set string) *workflowtest.Answer {
 		return run.update(contract.OpenLaneUpdate.Name,
-			contract.OpenLaneRequest{Tenant: tenant, LaneNeeds: fleet.LaneNeeds{Capabilities: []string{set}}})
+			contract.OpenLaneRequest{Tenant: tenant, LaneNeeds: api.LaneNeeds{Capabilities: []string{set}}})
 	}
 	var last, refused, other, again *workflowtest.Answer
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
@@ -42,7 +43,7 @@ func TestClusterGivesLanesBack(t *testing.T) {
 		again = open("acme", "one-more")
 	})
 	run.at(91*time.Minute, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.NoError(t, errors.Join(last.Err, other.Err, again.Err))
 	require.ErrorContains(t, refused.Err, "no more are free for this tenant")
@@ -64,7 +65,7 @@ func TestClusterRefusesALargeAgent(t *testing.T) {
 		require.Len(t, run.view(t).Members, 1)
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	results := joined.Value.(contract.JoinResponse).Results
 	require.Equal(t, fleet.RefusedProfile, results[0].Refused)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -25,11 +26,11 @@ func TestClusterReducesLoad(t *testing.T) {
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, join) })
 	run.at(2*time.Second, func() {
 		first = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a",
-			For: fleet.Duration(time.Minute), Reason: "slow disk"})
+			For: api.Duration(time.Minute), Reason: "slow disk"})
 	})
 	run.at(3*time.Second, func() {
 		again = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a",
-			For: fleet.Duration(time.Minute)})
+			For: api.Duration(time.Minute)})
 		one = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "b"})
 		view := run.view(t)
 		require.Equal(t, 4, view.EffectiveSlots(view.Member("a")))
@@ -45,7 +46,7 @@ func TestClusterReducesLoad(t *testing.T) {
 		restored = run.update(contract.RestoreLoadUpdate.Name, contract.RestoreLoadRequest{AgentID: "a"})
 	})
 	run.at(5*time.Minute, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 
 	require.NoError(t, run.GetWorkflowError())
 	require.True(t, one.Refused, "an agent with one slot cannot do less")
@@ -67,7 +68,7 @@ func TestClusterReducesLoad(t *testing.T) {
 func TestClusterRestoresLoadWithHealth(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	level, asked := fleet.HealthWarning, 0
+	level, asked := api.HealthWarning, 0
 	run.RegisterActivityWithOptions(func(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult,
 		error) {
 		asked++
@@ -76,18 +77,18 @@ func TestClusterRestoresLoadWithHealth(t *testing.T) {
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
 		run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a",
-			For: fleet.Duration(time.Hour), UntilHealthy: true})
+			For: api.Duration(time.Hour), UntilHealthy: true})
 	})
 	run.at(3*time.Minute, func() {
 		require.Len(t, run.view(t).Reductions, 1, "it does not do well yet")
 		require.GreaterOrEqual(t, asked, 5)
-		level = fleet.HealthHealthy
+		level = api.HealthHealthy
 	})
 	run.at(4*time.Minute, func() {
 		require.Empty(t, run.view(t).Reductions)
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -121,11 +122,11 @@ func TestClusterRebalances(t *testing.T) {
 		require.NotEmpty(t, view.TargetsOf("b"))
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4})
+	run.start(api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 4})
 	require.NoError(t, run.GetWorkflowError())
 	require.True(t, nonsense.Refused)
-	require.NotEmpty(t, plan.Value.(fleet.Rebalance).Moves)
-	require.Equal(t, plan.Value.(fleet.Rebalance).Moves, done.Value.(fleet.Rebalance).Moves)
-	require.Empty(t, again.Value.(fleet.Rebalance).Moves)
+	require.NotEmpty(t, plan.Value.(api.Rebalance).Moves)
+	require.Equal(t, plan.Value.(api.Rebalance).Moves, done.Value.(api.Rebalance).Moves)
+	require.Empty(t, again.Value.(api.Rebalance).Moves)
 	require.Len(t, run.directives()[len(run.directives())-1].Targets, 8)
 }

@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -128,14 +128,14 @@ func (l *loads) healthy(ctx workflow.Context, agents []string) map[string]bool {
 			continue
 		}
 		if health, known := read.Agents[agent]; known {
-			healthy[agent] = health.Level == fleet.HealthHealthy
+			healthy[agent] = health.Level == api.HealthHealthy
 		}
 	}
 	return healthy
 }
 
 // rebalance spreads shards and targets evenly. The loop gives the shards to their new owners once leases allow.
-func (l *loads) rebalance(ctx workflow.Context, req contract.RebalanceRequest) (fleet.Rebalance, error) {
+func (l *loads) rebalance(ctx workflow.Context, req contract.RebalanceRequest) (api.Rebalance, error) {
 	s := &l.run.state
 	answer := s.Rebalance(s.Config.RoleLease.Std(), workflow.Now(ctx), req.DryRun)
 	if !req.DryRun && len(answer.Moves) > 0 {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // FuzzManualFailoverSignal sends what a person may send with temporal workflow signal. Nothing of it may harm the
@@ -31,7 +31,7 @@ func FuzzManualFailoverSignal(f *testing.F) {
 		})
 		run.at(20*time.Second, func() { require.Len(t, run.view(t).Members, 2, "the cluster goes on") })
 		run.deleteAt(30 * time.Second)
-		run.start(fleet.ClusterConfig{})
+		run.start(api.ClusterConfig{})
 		require.NoError(t, run.GetWorkflowError())
 		require.LessOrEqual(t, len(run.failovers), 1)
 	})

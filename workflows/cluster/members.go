@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -71,7 +72,7 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 			r.hubs.former = append(r.hubs.former, hub)
 		}
 		if joined.Refuted != "" {
-			r.events.publish(now, fleet.EventProofRefuted, fleet.EventData{AgentID: j.AgentID, Epoch: joined.Epoch,
+			r.events.publish(now, api.EventProofRefuted, api.EventData{AgentID: j.AgentID, Epoch: joined.Epoch,
 				Hub: req.Hub, Reason: joined.Refuted})
 		}
 		answer.Results = append(answer.Results, joined)
@@ -123,8 +124,8 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 			continue
 		}
 		was := *member
-		stops := t.Status == fleet.AgentStopping
-		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != fleet.AgentOffline && !t.Left && !stops {
+		stops := t.Status == api.AgentStopping
+		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != api.AgentOffline && !t.Left && !stops {
 			continue
 		}
 		if t.Evidence == "" && !stops { // it said goodbye, or a person ended its session
@@ -138,8 +139,8 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 		if stops {
 			continue
 		}
-		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
-			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason,
+		if len(t.Attempts) > 0 || !t.Left && was.Status != api.AgentMaintenance {
+			r.failovers.add(was, held, contract.FailoverInput{Trigger: api.TriggerLost, Reason: t.Reason,
 				Attempts: t.Attempts, Unlisted: t.Unlisted, NoticedAt: t.At, Evidence: t.Evidence,
 				NoticedAfter: t.NoticedAfter})
 		}
@@ -163,12 +164,12 @@ func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 			lease = 0
 		}
 		held := r.roles.vacate(agent, lease, now)
-		if member.Status != fleet.AgentMaintenance {
+		if member.Status != api.AgentMaintenance {
 			r.failovers.add(*member, held, contract.FailoverInput{
-				Trigger:   fleet.TriggerHubLost,
+				Trigger:   api.TriggerHubLost,
 				Reason:    "hub " + lost.Hub + " was lost",
 				NoticedAt: lost.At,
-				Evidence:  fleet.EvidenceHubLost,
+				Evidence:  api.EvidenceHubLost,
 				Attempts:  lost.Attempts[agent],
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -42,7 +43,7 @@ func TestClusterPauses(t *testing.T) {
 		run.update(contract.ResumeUpdate.Name, contract.PauseRequest{Lane: "default"})
 	})
 	run.at(7*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 
 	require.NoError(t, run.GetWorkflowError())
 	require.False(t, paused.Refused || again.Refused)
@@ -74,7 +75,7 @@ func TestClusterPauseWaitsForHubs(t *testing.T) {
 	run.at(3900*time.Millisecond, func() { require.Nil(t, paused.Value) })
 	run.at(4100*time.Millisecond, func() { require.NotNil(t, paused.Value) })
 	run.at(20*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -93,7 +94,7 @@ func TestClusterPauseIsCarriedOn(t *testing.T) {
 		run.SetCurrentHistoryLength(10_000)
 		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "another", At: run.Now()})
 	})
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 

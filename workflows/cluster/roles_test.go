@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -13,10 +14,10 @@ import (
 
 // gone reports to the cluster that an agent's session ended.
 func (r *clusterRun) gone(agent string, epoch int64, lease time.Duration, left bool, attempts ...fleet.HeldAttempt) {
-	remaining := fleet.Duration(lease)
+	remaining := api.Duration(lease)
 	r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
 		Changes: []fleet.Transition{{
-			AgentID: agent, Instance: agent + "-1", Epoch: epoch, Status: fleet.AgentOffline, Reason: "gone", At: r.Now(),
+			AgentID: agent, Instance: agent + "-1", Epoch: epoch, Status: api.AgentOffline, Reason: "gone", At: r.Now(),
 			Left: left, LeaseRemaining: &remaining, Attempts: attempts}}})
 }
 
@@ -55,12 +56,12 @@ func TestClusterElection(t *testing.T) {
 			"after a goodbye nothing needs to wait")
 	})
 	run.deleteAt(30 * time.Second)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, TransferTimeout: fleet.Duration(7 * time.Minute)})
+	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive, TransferTimeout: api.Duration(7 * time.Minute)})
 	require.NoError(t, run.GetWorkflowError())
 
 	require.Len(t, run.failovers, 1, "a goodbye without work under way is no failover")
 	failed := run.failovers[0]
-	require.Equal(t, fleet.Duration(7*time.Minute), failed.Timeout, "the cluster's task_transfer_timeout")
+	require.Equal(t, api.Duration(7*time.Minute), failed.Timeout, "the cluster's task_transfer_timeout")
 	require.Equal(t, "a", failed.FailedAgent)
 	require.Equal(t, "c", failed.Target)
 	require.True(t, failed.WasLeader)
@@ -73,8 +74,8 @@ func TestClusterElection(t *testing.T) {
 // another choice here.
 func TestClusterElectsByStrategy(t *testing.T) {
 	t.Parallel()
-	for strategy, want := range map[fleet.SelectionStrategy]string{
-		fleet.SelectStandby: "b", fleet.SelectRoundRobin: "c", fleet.SelectLeastLoaded: "d", fleet.SelectAffinity: "e",
+	for strategy, want := range map[api.SelectionStrategy]string{
+		api.SelectStandby: "b", api.SelectRoundRobin: "c", api.SelectLeastLoaded: "d", api.SelectAffinity: "e",
 	} {
 		t.Run(string(strategy), func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +94,7 @@ func TestClusterElectsByStrategy(t *testing.T) {
 			})
 			run.at(6*time.Second, func() { require.Equal(t, want, run.view(t).Leader) })
 			run.deleteAt(7 * time.Second)
-			run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, Selection: strategy})
+			run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive, Selection: strategy})
 			require.NoError(t, run.GetWorkflowError())
 		})
 	}
@@ -106,7 +107,7 @@ func TestTheLastLeaderHasNoTarget(t *testing.T) {
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() { run.gone("a", 1, 0, false) })
 	run.deleteAt(7 * time.Second)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
 	require.True(t, run.failovers[0].WasLeader)
 	require.Empty(t, run.failovers[0].Target)
@@ -116,8 +117,8 @@ func TestTheLastLeaderHasNoTarget(t *testing.T) {
 // A lost agent without a role names no target: its tasks go to whichever agents serve their lanes.
 func TestClusterNamesNoTargetWithoutARole(t *testing.T) {
 	t.Parallel()
-	for mode, agent := range map[fleet.ReplicationMode]string{
-		fleet.ActiveActive: "a", fleet.ActivePassive: "b", fleet.Sharded: "a",
+	for mode, agent := range map[api.ReplicationMode]string{
+		api.ActiveActive: "a", api.ActivePassive: "b", api.Sharded: "a",
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +126,7 @@ func TestClusterNamesNoTargetWithoutARole(t *testing.T) {
 			run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 			run.at(2*time.Second, func() { run.gone(agent, map[string]int64{"a": 1, "b": 2}[agent], 0, false) })
 			run.deleteAt(7 * time.Second)
-			run.start(fleet.ClusterConfig{ReplicationMode: mode})
+			run.start(api.ClusterConfig{ReplicationMode: mode})
 			require.NoError(t, run.GetWorkflowError())
 			require.Empty(t, run.failovers[0].Target)
 			require.True(t, run.failovers[0].AnyTarget)
@@ -150,7 +151,7 @@ func TestClusterWaitsForALeaderThatMovedHubs(t *testing.T) {
 			run.at(2*time.Second+100*time.Millisecond, func() { require.Equal(t, soon, run.view(t).Leader) })
 			run.at(10*time.Second, func() { require.Equal(t, "b", run.view(t).Leader) })
 			run.deleteAt(20 * time.Second)
-			run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+			run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 			require.NoError(t, run.GetWorkflowError())
 		})
 	}
@@ -186,7 +187,7 @@ func TestClusterShardsStayAway(t *testing.T) {
 	})
 	run.at(90*time.Second, func() { require.Equal(t, []int{4, 4}, owned(), "as after healing took it out of service") })
 	run.deleteAt(100 * time.Second)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 8})
+	run.start(api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 8})
 	require.NoError(t, run.GetWorkflowError())
 }
 
@@ -197,20 +198,20 @@ func TestClusterForgetsALostAgentInMaintenance(t *testing.T) {
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(2*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
-			Changes: []fleet.Transition{{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline,
+			Changes: []fleet.Transition{{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline,
 				At: run.Now()}}})
 	})
-	cordon := func(status fleet.AgentStatus) func() {
+	cordon := func(status api.AgentStatus) func() {
 		return func() {
 			run.update(contract.CordonUpdate.Name, contract.CordonRequest{AgentID: "a", Status: status, Drain: "d"})
 		}
 	}
-	run.at(3*time.Second, cordon(fleet.AgentDraining))
-	run.at(4*time.Second, cordon(fleet.AgentMaintenance))
+	run.at(3*time.Second, cordon(api.AgentDraining))
+	run.at(4*time.Second, cordon(api.AgentMaintenance))
 	var retired *workflowtest.Answer
 	run.at(5*time.Second, func() {
 		view := run.view(t)
-		require.Equal(t, fleet.AgentMaintenance, view.Member("a").Status)
+		require.Equal(t, api.AgentMaintenance, view.Member("a").Status)
 		retired = run.update(contract.RetireUpdate.Name, contract.RetireRequest{AgentID: "a"})
 	})
 	run.at(6*time.Second, func() {
@@ -218,7 +219,7 @@ func TestClusterForgetsALostAgentInMaintenance(t *testing.T) {
 		require.Nil(t, view.Member("a"))
 	})
 	run.deleteAt(7 * time.Second)
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.NoError(t, retired.Err)
 }
@@ -238,10 +239,10 @@ func TestClusterHubLost(t *testing.T) {
 	})
 	run.at(9*time.Second, func() { require.Equal(t, "b", run.view(t).Leader) })
 	run.deleteAt(10 * time.Second)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, run.failovers, 1)
-	require.Equal(t, fleet.TriggerHubLost, run.failovers[0].Trigger)
+	require.Equal(t, api.TriggerHubLost, run.failovers[0].Trigger)
 	require.Equal(t, []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, run.failovers[0].Attempts)
 }
 
@@ -260,7 +261,7 @@ func TestClusterShards(t *testing.T) {
 	})
 	run.at(13*time.Second, func() { require.Equal(t, []int{4, 4}, []int{owned("b"), owned("c")}) })
 	run.deleteAt(20 * time.Second)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 8})
+	run.start(api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 8})
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, run.failovers[0].Shards, 4)
 }
@@ -288,7 +289,7 @@ func TestClusterManualFailover(t *testing.T) {
 		})
 	}
 	run.deleteAt(30 * time.Second)
-	run.start(fleet.ClusterConfig{Selection: fleet.SelectAffinity})
+	run.start(api.ClusterConfig{Selection: api.SelectAffinity})
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, run.failovers, 6)
 	require.Equal(t, "c", run.failovers[3].Target)
@@ -303,7 +304,7 @@ func TestClusterManualFailover(t *testing.T) {
 // An agent that stops gives its roles up at once, and gets none until it comes back. It stays a member.
 func TestAStoppingAgentHasNoRole(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fleet.ReplicationMode{fleet.ActivePassive, fleet.Sharded} {
+	for _, mode := range []api.ReplicationMode{api.ActivePassive, api.Sharded} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			run := newCluster(t)
@@ -311,7 +312,7 @@ func TestAStoppingAgentHasNoRole(t *testing.T) {
 				view := run.view(t)
 				run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
 					Changes: []fleet.Transition{{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
-						Status: fleet.AgentStopping, At: run.Now(), LeaseRemaining: new(fleet.Duration)}}})
+						Status: api.AgentStopping, At: run.Now(), LeaseRemaining: new(api.Duration)}}})
 			}
 			hold := func(agent string) bool {
 				view := run.view(t)
@@ -325,7 +326,7 @@ func TestAStoppingAgentHasNoRole(t *testing.T) {
 			run.at(3*time.Second, func() {
 				require.False(t, hold("a"), "there is nobody else")
 				view := run.view(t)
-				require.Equal(t, fleet.AgentOnline, view.Member("a").Status)
+				require.Equal(t, api.AgentOnline, view.Member("a").Status)
 				run.update(contract.JoinUpdate.Name, joins("h1", "b"))
 			})
 			run.at(4*time.Second, func() {
@@ -336,7 +337,7 @@ func TestAStoppingAgentHasNoRole(t *testing.T) {
 			})
 			run.at(8*time.Second, func() { require.True(t, hold("a"), "it has registered again") })
 			run.deleteAt(10 * time.Second)
-			run.start(fleet.ClusterConfig{ReplicationMode: mode, Shards: 4})
+			run.start(api.ClusterConfig{ReplicationMode: mode, Shards: 4})
 			require.NoError(t, run.GetWorkflowError())
 			require.Empty(t, run.failovers)
 		})

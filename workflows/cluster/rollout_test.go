@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -21,22 +22,22 @@ func TestRolloutIsRevertedByItsOwnTimer(t *testing.T) {
 	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	begun := env.Now()
-	config := fleet.ClusterConfig{Name: "c", DesiredAgents: 2, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
-		Rollout: &fleet.RolloutPolicy{AutoRevert: true}}}.WithDefaults()
+	config := api.ClusterConfig{Name: "c", DesiredAgents: 2, Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
+		Rollout: &api.RolloutPolicy{AutoRevert: true}}}.WithDefaults()
 	state := &fleet.Cluster{Config: config}
 	facts := fleet.ScalingFacts{}
 	for _, id := range []string{"a", "b"} {
-		state.Join(fleet.Join{AgentID: id, Instance: id, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
-			Metadata: map[string]string{fleet.MetadataSpawner: "s", fleet.MetadataSpawnID: id}}}, "h", begun)
+		state.Join(fleet.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1,
+			Metadata: map[string]string{api.MetadataSpawner: "s", api.MetadataSpawnID: id}}}, "h", begun)
 		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: id, IdleSince: begun})
 	}
 	env.RegisterActivityWithOptions(func(string) (fleet.ScalingFacts, error) { return facts, nil },
 		activity.RegisterOptions{Name: contract.ReadScalingActivity.Name})
-	var rules []fleet.ScalingRule
+	var rules []api.ScalingRule
 	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
-		in contract.ScalingInput) (fleet.ScalingRecord, error) {
+		in contract.ScalingInput) (api.ScalingRecord, error) {
 		rules = append(rules, in.Decision.Rule)
-		return fleet.ScalingRecord{}, nil
+		return api.ScalingRecord{}, nil
 	})
 	var view contract.ClusterView
 	env.RegisterDelayedCallback(func() {
@@ -55,7 +56,7 @@ func TestRolloutIsRevertedByItsOwnTimer(t *testing.T) {
 	}, 12*time.Minute)
 	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: config, State: state, CreatedAt: begun})
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []fleet.ScalingRule{fleet.RuleRollout}, rules)
+	require.Equal(t, []api.ScalingRule{api.RuleRollout}, rules)
 	require.Zero(t, view.Config.Scaling.Spawn.Slots)
 	require.True(t, view.Scaling.Rollout.Revert)
 	require.Contains(t, view.Scaling.Rollout.Reason, "rollout 1 failed: it did not get on for 10m")

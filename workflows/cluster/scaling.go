@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -160,7 +161,7 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 	now := workflow.Now(ctx)
 	s.run.state.Scaling.Settle(now)
 	decision := fleet.DecideScaling(&s.run.state, facts, now)
-	if decision.Change != fleet.ScaleNone {
+	if decision.Change != api.ScaleNone {
 		s.act(decision, now)
 	}
 	return decision
@@ -171,7 +172,7 @@ func (s *scaling) act(decision fleet.ScalingDecision, now time.Time) fleet.Scali
 	action := fleet.BeginScaling(&s.run.state, decision, s.run.created, now)
 	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
 		Spawn: *fleet.SpawnBy(&s.run.state, decision.Rule)}
-	if decision.Change == fleet.ScaleUp {
+	if decision.Change == api.ScaleUp {
 		in.Starts = action.Agents
 	} else {
 		for _, agent := range action.Agents {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
@@ -22,14 +23,14 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 	begun := env.Now()
 	var at []time.Duration
 	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
-		in contract.ScalingInput) (fleet.ScalingRecord, error) {
+		in contract.ScalingInput) (api.ScalingRecord, error) {
 		at = append(at, env.Now().Sub(begun).Round(time.Second))
 		require.Len(t, in.Starts, 2)
 		require.Equal(t, int64(len(at)), in.Number)
 		env.RegisterDelayedCallback(func() {
 			env.SignalWorkflow(contract.ScaledSignal.Name, fleet.ScalingResult{Number: in.Number, Failed: "no spawner"})
 		}, 0)
-		return fleet.ScalingRecord{}, nil
+		return api.ScalingRecord{}, nil
 	})
 	env.RegisterDelayedCallback(func() {
 		env.SignalWorkflow(contract.SpawnerStartsSignal.Name, contract.SpawnerStarts{Spawner: "another"})
@@ -41,10 +42,10 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(contract.DeleteUpdate.Name, "", &workflowtest.Answer{}, contract.DeleteRequest{Force: true})
 	}, 85*time.Second)
-	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: fleet.ClusterConfig{Name: "c",
+	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: api.ClusterConfig{Name: "c",
 		MinAgents: 2,
-		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
-			Spawn: fleet.SpawnPolicy{Spawner: "mine"}}}.WithDefaults()})
+		Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
+			Spawn: api.SpawnPolicy{Spawner: "mine"}}}.WithDefaults()})
 	require.True(t, env.IsWorkflowCompleted())
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []time.Duration{0, 10 * time.Second, 30 * time.Second, 70 * time.Second, 80 * time.Second}, at)

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -26,7 +27,7 @@ func (s settings) handle(ctx workflow.Context) error {
 
 func (s settings) remove(ctx workflow.Context, _ contract.DeleteRequest) error {
 	s.run.deleted = true
-	s.run.events.publish(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
+	s.run.events.publish(workflow.Now(ctx), api.EventClusterDeleted, api.EventData{})
 	return nil
 }
 
@@ -53,7 +54,7 @@ func (s settings) validate(request contract.ConfigureRequest) error {
 		return workflows.Refuse("a cluster cannot be renamed")
 	}
 	if next.Shards != current.Shards ||
-		(next.ReplicationMode == fleet.Sharded) != (current.ReplicationMode == fleet.Sharded) {
+		(next.ReplicationMode == api.Sharded) != (current.ReplicationMode == api.Sharded) {
 		return workflows.Refuse("the number of shards and whether a cluster is sharded are fixed when it is created")
 	}
 	return nil

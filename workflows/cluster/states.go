@@ -5,8 +5,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -54,13 +54,13 @@ func (s *states) settle(ctx workflow.Context) {
 // follow publishes a state sync's end, if it ends within this run of the workflow.
 func (s *states) follow(ctx workflow.Context, child workflow.ChildWorkflowFuture) {
 	workflow.GoNamed(ctx, "await a state sync", func(ctx workflow.Context) {
-		var report fleet.SyncReport
-		data := fleet.EventData{}
+		var report api.SyncReport
+		data := api.EventData{}
 		if err := child.Get(ctx, &report); err != nil {
-			data.Outcome, data.Reason = string(fleet.SyncFailed), "its workflow did not complete"
+			data.Outcome, data.Reason = string(api.SyncFailed), "its workflow did not complete"
 		} else {
 			data.Outcome, data.Reason = string(report.Status), report.Why
 		}
-		s.run.events.publish(workflow.Now(ctx), fleet.EventStateSync, data)
+		s.run.events.publish(workflow.Now(ctx), api.EventStateSync, data)
 	})
 }

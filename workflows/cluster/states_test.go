@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // A cluster starts a sync when its hubs report different states, and again later when that did not help.
@@ -18,9 +18,9 @@ func TestClusterSyncsStates(t *testing.T) {
 	run := newCluster(t)
 	var syncs []time.Time
 	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything,
-		mock.Anything).Return(func(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
+		mock.Anything).Return(func(ctx workflow.Context, in contract.SyncInput) (api.SyncReport, error) {
 		syncs = append(syncs, workflow.Now(ctx))
-		return fleet.SyncReport{}, nil
+		return api.SyncReport{}, nil
 	})
 	tell := func(hub string, digests ...string) {
 		run.SignalWorkflow(contract.StatesSignal.Name, contract.StatesChanged{Hub: hub, Digests: digests})
@@ -35,7 +35,7 @@ func TestClusterSyncsStates(t *testing.T) {
 		require.Len(t, syncs, 2)
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
 	require.Equal(t, 30*time.Second, syncs[1].Sub(syncs[0]))
 }
@@ -45,9 +45,9 @@ func TestClusterSyncsSoonAfterChanges(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	var syncs []time.Time
-	sync := func(ctx workflow.Context, _ contract.SyncInput) (fleet.SyncReport, error) {
+	sync := func(ctx workflow.Context, _ contract.SyncInput) (api.SyncReport, error) {
 		syncs = append(syncs, workflow.Now(ctx))
-		return fleet.SyncReport{}, nil
+		return api.SyncReport{}, nil
 	}
 	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(sync)
 	tell := func(digests ...string) {
@@ -58,7 +58,7 @@ func TestClusterSyncsSoonAfterChanges(t *testing.T) {
 	run.at(11*time.Second, func() { tell("d1", "d3") })
 	run.at(20*time.Second, func() { tell("d3") })
 	run.at(time.Hour, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, syncs, 2)
 	require.Equal(t, 6*time.Second, syncs[1].Sub(syncs[0]), "5 s after the change")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -44,7 +45,7 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 	})
 	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate.Name, with(token, "a", "e")) })
 	run.at(6*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 
 	require.NoError(t, run.GetWorkflowError())
 	refusals := func(a *workflowtest.Answer) (list []string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -48,7 +49,7 @@ func TestAClusterTellsABoundedNumberOfJobs(t *testing.T) {
 		run.update(contract.JoinUpdate.Name, joins("h1", "a"))
 	})
 	run.at(5*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{})
+	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	require.Equal(t, map[string]int{"acme": fleet.MaxWatchers / 2, "beta": 20}, told)
 }

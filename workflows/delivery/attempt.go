@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
@@ -43,7 +44,7 @@ const (
 
 // deliver schedules one attempt on the lane and waits for its end.
 func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemptEnd) {
-	d.status = fleet.TaskQueued
+	d.status = api.TaskQueued
 	d.carried.Deliveries++
 	number := d.carried.Deliveries
 	d.delivering = number
@@ -72,7 +73,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		TaskQueue:              lane,
 		ScheduleToStartTimeout: wait,
 		StartToCloseTimeout:    d.task.Spec.AttemptTimeout() + d.task.Spec.Grace() + TimeoutMargin,
-		HeartbeatTimeout:       fleet.AttemptBackstop + d.task.Spec.AwaitedFor(d.task.Instance),
+		HeartbeatTimeout:       api.AttemptBackstop + d.task.Spec.AwaitedFor(d.task.Instance),
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 		Summary:                fmt.Sprintf("attempt %d of %s", number, d.task.Spec.Type),
@@ -112,7 +113,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	}
 	if !future.IsReady() {
 		report, how := unconfirmed(suspending)
-		d.goesOn(fleet.AttemptEnd{Outcome: fleet.AttemptLost, At: workflow.Now(ctx)})
+		d.goesOn(fleet.AttemptEnd{Outcome: api.AttemptLost, At: workflow.Now(ctx)})
 		d.record(number, report, route)
 		return report, how
 	}
@@ -127,7 +128,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	case how == attemptExpired && within > 0:
 		how, report.Reason = attemptUnfinished, late
 	case how == attemptCompleted && d.task.Spec.KeepRunning:
-		how, report.Outcome, report.Begun = attemptUnfinished, fleet.AttemptCompleted, true
+		how, report.Outcome, report.Begun = attemptUnfinished, api.AttemptCompleted, true
 		report.Reason = "its work ended, and it has no end"
 	}
 	if report.Checkpoint != nil {
@@ -135,7 +136,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	}
 	d.record(number, report, route)
 	d.carried.Target = report.Target
-	if report.Outcome != fleet.AttemptReturned { // a delivery that no agent took does not end a failover
+	if report.Outcome != api.AttemptReturned { // a delivery that no agent took does not end a failover
 		d.carried.LostAt, d.carried.Prefer = report.NoticedAt, report.Prefer
 	}
 	return report, how
@@ -145,10 +146,10 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 // agent, which is no loss.
 func unconfirmed(suspending bool) (contract.AttemptReport, attemptEnd) {
 	if suspending {
-		return contract.AttemptReport{Outcome: fleet.AttemptMoved, Begun: true, Planned: true,
+		return contract.AttemptReport{Outcome: api.AttemptMoved, Begun: true, Planned: true,
 			Reason: "paused; the agent did not confirm that it stopped"}, attemptUnfinished
 	}
-	return contract.AttemptReport{Outcome: fleet.AttemptCancelled,
+	return contract.AttemptReport{Outcome: api.AttemptCancelled,
 		Reason: "cancelled; the agent did not confirm that it stopped"}, attemptCancelled
 }
 
@@ -184,42 +185,42 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 		if cancelled.HasDetails() {
 			_ = cancelled.Details(&report)
 		}
-		report.Outcome = fleet.AttemptCancelled
+		report.Outcome = api.AttemptCancelled
 		return report, attemptCancelled
 	}
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
-			return contract.AttemptReport{Outcome: fleet.AttemptReturned,
+			return contract.AttemptReport{Outcome: api.AttemptReturned,
 				Reason: "no agent took it in time"}, attemptExpired
 		}
 		if timeout.HasLastHeartbeatDetails() {
 			_ = timeout.LastHeartbeatDetails(&report)
 		}
 		report.Begun, report.LeaseRemaining = true, nil
-		report.Outcome = fleet.AttemptLost
-		report.Reason = "no hub has heard of the attempt for at least " + fleet.AttemptBackstop.String()
+		report.Outcome = api.AttemptLost
+		report.Reason = "no hub has heard of the attempt for at least " + api.AttemptBackstop.String()
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
-			report.Outcome, report.Reason = fleet.AttemptTimedOut, "the attempt ran longer than the task's timeout"
+			report.Outcome, report.Reason = api.AttemptTimedOut, "the attempt ran longer than the task's timeout"
 		}
 		return report, attemptUnfinished
 	}
-	return contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: err.Error()}, attemptUnfinished
+	return contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Reason: err.Error()}, attemptUnfinished
 }
 
 // record keeps the newest attempts in the state. All that the newest says stays, and the beginning of what others say:
 // the state is handed over beside a payload or a result of 1 MiB, in a message that may have 2.
-func (d *Delivery) record(number int, report contract.AttemptReport, route *fleet.Route) {
-	if report.Outcome != fleet.AttemptReturned {
+func (d *Delivery) record(number int, report contract.AttemptReport, route *api.Route) {
+	if report.Outcome != api.AttemptReturned {
 		d.carried.Tried++
 	}
 	d.log = slices.Clone(d.log[max(0, len(d.log)-attemptsKept+1):])
 	for i := range d.log {
 		former := &d.log[i]
-		former.Reason = fleet.Shorten(former.Reason, formerText)
+		former.Reason = api.Shorten(former.Reason, formerText)
 		if former.Progress != nil {
 			former.Progress = new(*former.Progress)
-			former.Progress.Step = fleet.Shorten(former.Progress.Step, formerText)
-			former.Progress.Message = fleet.Shorten(former.Progress.Message, formerText)
+			former.Progress.Step = api.Shorten(former.Progress.Step, formerText)
+			former.Progress.Message = api.Shorten(former.Progress.Message, formerText)
 		}
 	}
 	attempt := report.Attempt(number)
@@ -228,7 +229,7 @@ func (d *Delivery) record(number int, report contract.AttemptReport, route *flee
 }
 
 // route is the one that the next attempt is for; nil of a task without routes.
-func (d *Delivery) route(ctx workflow.Context) *fleet.Route {
+func (d *Delivery) route(ctx workflow.Context) *api.Route {
 	if len(d.task.Spec.Routes) == 0 {
 		return nil
 	}
@@ -240,8 +241,8 @@ func (d *Delivery) route(ctx workflow.Context) *fleet.Route {
 }
 
 // routed are the attempts since the task began, or since a person had it run again: all its routes are free then.
-func (d *Delivery) routed() []fleet.Attempt {
-	i := slices.IndexFunc(d.log, func(a fleet.Attempt) bool { return a.Number > d.carried.RoutesSince })
+func (d *Delivery) routed() []api.Attempt {
+	i := slices.IndexFunc(d.log, func(a api.Attempt) bool { return a.Number > d.carried.RoutesSince })
 	if i < 0 {
 		return nil
 	}
@@ -250,12 +251,12 @@ func (d *Delivery) routed() []fleet.Attempt {
 
 // lastLost is the attempt that the task was last lost with or taken off, until another begins: deliveries that no agent
 // began change nothing. The log has the newest of these only, so in the end it is forgotten.
-func (d *Delivery) lastLost() *fleet.Attempt {
+func (d *Delivery) lastLost() *api.Attempt {
 	for i := len(d.log) - 1; i >= 0; i-- {
 		switch last := &d.log[i]; {
 		case last.Outcome.Gone():
 			return last
-		case last.Outcome != fleet.AttemptReturned:
+		case last.Outcome != api.AttemptReturned:
 			return nil
 		}
 	}

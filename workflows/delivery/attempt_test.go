@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -17,28 +18,28 @@ func TestUnconfirmedPauseIsNoLoss(t *testing.T) {
 	t.Parallel()
 	report, how := unconfirmed(true)
 	require.Equal(t, attemptUnfinished, how)
-	require.Equal(t, fleet.AttemptMoved, report.Outcome)
-	next := fleet.Redeliver(&fleet.TaskSpec{}, "t-1", fleet.Tally{Losses: 3}, report.End())
-	require.Equal(t, fleet.TaskQueued, next.Status)
+	require.Equal(t, api.AttemptMoved, report.Outcome)
+	next := fleet.Redeliver(&api.TaskSpec{}, "t-1", fleet.Tally{Losses: 3}, report.End())
+	require.Equal(t, api.TaskQueued, next.Status)
 	require.Equal(t, 3, next.Tally.Losses)
 
 	report, how = unconfirmed(false)
 	require.Equal(t, attemptCancelled, how)
-	require.Equal(t, fleet.AttemptCancelled, report.Outcome)
+	require.Equal(t, api.AttemptCancelled, report.Outcome)
 }
 
 // What a task hands over and leaves fits into a message of Temporal's, whatever its agents said.
 func TestWhatAgentsSaidFits(t *testing.T) {
 	t.Parallel()
 	said := strings.Repeat("\x01", 8192)
-	large := json.RawMessage(`"` + strings.Repeat("x", fleet.MaxPayloadBytes-2) + `"`)
-	d := New(contract.TaskInput{Spec: fleet.TaskSpec{Payload: large}}, time.Unix(0, 0), nil)
-	d.carried.Checkpoint = json.RawMessage(`"` + strings.Repeat("x", fleet.MaxCheckpointBytes-2) + `"`)
+	large := json.RawMessage(`"` + strings.Repeat("x", api.MaxPayloadBytes-2) + `"`)
+	d := New(contract.TaskInput{Spec: api.TaskSpec{Payload: large}}, time.Unix(0, 0), nil)
+	d.carried.Checkpoint = json.RawMessage(`"` + strings.Repeat("x", api.MaxCheckpointBytes-2) + `"`)
 	for n := range 30 {
 		d.record(n+1, contract.AttemptReport{Reason: said, ErrorType: said[:128],
-			Progress: &fleet.Progress{Percent: 7, Step: said[:200], Message: said[:1000]}}, nil)
+			Progress: &api.Progress{Percent: 7, Step: said[:200], Message: said[:1000]}}, nil)
 	}
-	d.end(fleet.TaskCompleted, said)
+	d.end(api.TaskCompleted, said)
 	d.result = large
 	state := d.State()
 	require.Len(t, state.Attempts, attemptsKept)

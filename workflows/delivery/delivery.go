@@ -11,6 +11,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
@@ -20,7 +21,7 @@ import (
 // Carrier is the workflow that delivers a task.
 type Carrier interface {
 	// Mark shows in lists a status of the task that the carrier's own does not tell; "" removes the mark.
-	Mark(ctx workflow.Context, status fleet.TaskStatus)
+	Mark(ctx workflow.Context, status api.TaskStatus)
 	// Note shows a field of the task in lists.
 	Note(ctx workflow.Context, field string, value any)
 	// Held learns that the task waits for a person.
@@ -35,15 +36,15 @@ type Carrier interface {
 type Delivery struct {
 	task    contract.TaskInput
 	carrier Carrier
-	log     []fleet.Attempt
+	log     []api.Attempt
 	carried contract.TaskCarried
 
-	status fleet.TaskStatus
+	status api.TaskStatus
 	why    string
 	next   *time.Time
 	result json.RawMessage
-	source int               // the attempt that brought the result
-	dead   *fleet.DeadLetter // set since the task became a dead letter
+	source int             // the attempt that brought the result
+	dead   *api.DeadLetter // set since the task became a dead letter
 
 	delivering int // the attempt that is in its lane or with an agent; 0: none
 	suspended  bool
@@ -56,14 +57,14 @@ type Delivery struct {
 	retry   *contract.RetryRequest
 	discard *contract.DiscardRequest
 	review  *contract.ReviewRequest
-	late    *fleet.LateResult // brought since the task is in review
-	failed  bool              // a person decided in review that it failed
+	late    *api.LateResult // brought since the task is in review
+	failed  bool            // a person decided in review that it failed
 }
 
 // New is the delivery of a task that was submitted at a time, or that goes on from what an earlier run of its carrier
 // handed over.
 func New(task contract.TaskInput, submitted time.Time, carrier Carrier) *Delivery {
-	d := &Delivery{task: task, carrier: carrier, status: fleet.TaskQueued}
+	d := &Delivery{task: task, carrier: carrier, status: api.TaskQueued}
 	if task.Carried != nil {
 		d.carried, d.log = *task.Carried, task.Carried.Attempts
 		return d
@@ -93,7 +94,7 @@ func (d *Delivery) whyExpired() string {
 }
 
 // neededBy says what an agent needs for a task, and a handler of its type if that has lanes of its own.
-func neededBy(spec *fleet.TaskSpec, ownType bool) string {
+func neededBy(spec *api.TaskSpec, ownType bool) string {
 	var needs []string
 	if ownType {
 		needs = append(needs, "that handles type "+spec.Type)
@@ -114,10 +115,10 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 	for {
 		d.heedCancellation(ctx)
 		if d.cancel != nil {
-			return d.end(fleet.TaskCancelled, d.cancel.Reason)
+			return d.end(api.TaskCancelled, d.cancel.Reason)
 		}
 		if d.queueTimeLeft(ctx) <= 0 {
-			return d.end(fleet.TaskExpired, d.whyExpired())
+			return d.end(api.TaskExpired, d.whyExpired())
 		}
 		if d.carrier.Yield(ctx) {
 			return false
@@ -130,11 +131,11 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		switch how {
 		case attemptCompleted:
 			d.result, d.source = report.Output, d.carried.Deliveries
-			return d.end(fleet.TaskCompleted, "")
+			return d.end(api.TaskCompleted, "")
 		case attemptCancelled:
-			return d.end(fleet.TaskCancelled, d.cancelReason(report.Reason))
+			return d.end(api.TaskCancelled, d.cancelReason(report.Reason))
 		case attemptExpired:
-			return d.end(fleet.TaskExpired, d.whyExpired())
+			return d.end(api.TaskExpired, d.whyExpired())
 		case attemptSuspended:
 			continue
 		}
@@ -151,8 +152,8 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 			d.carried.WaitingSince = workflow.Now(ctx) // an agent had it: the wait for the next agent begins
 			d.carrier.Mark(ctx, "")
 		}
-		if next.Status == fleet.TaskFailed {
-			return d.end(fleet.TaskFailed, next.Why)
+		if next.Status == api.TaskFailed {
+			return d.end(api.TaskFailed, next.Why)
 		}
 		if end.Unhandled && d.cancel == nil {
 			lane := d.task.Lane
@@ -176,10 +177,10 @@ func (d *Delivery) goesOn(end fleet.AttemptEnd) {
 
 // pause waits for a backoff or for a person, as next requires after an end of a kind. It returns a final status when
 // the wait ended the task.
-func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind string) (fleet.TaskStatus, string) {
+func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind string) (api.TaskStatus, string) {
 	d.status, d.why = next.Status, next.Why
 	switch next.Status {
-	case fleet.TaskRetryWait:
+	case api.TaskRetryWait:
 		if next.Unhandled {
 			d.carrier.Mark(ctx, contract.TaskUnhandled)
 		}
@@ -197,16 +198,16 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind strin
 		if d.carried.Tally.Returns == 0 {
 			d.carried.WaitingSince = workflow.Now(ctx) // a backoff does not count as waiting for an agent
 		}
-	case fleet.TaskReview:
-		d.carrier.Mark(ctx, fleet.TaskReview)
+	case api.TaskReview:
+		d.carrier.Mark(ctx, api.TaskReview)
 		d.carrier.Held(ctx)
 		_ = workflow.Await(ctx, func() bool { return d.review != nil || d.cancel != nil })
 		if d.review != nil {
 			return d.reviewed(ctx)
 		}
-	case fleet.TaskDeadLetter:
+	case api.TaskDeadLetter:
 		if !d.carrier.KeepsDeadLetters() {
-			return fleet.TaskFailed, next.Why
+			return api.TaskFailed, next.Why
 		}
 		if final, why := d.keepDeadLetter(ctx, next.Why, kind); final != "" {
 			return final, why
@@ -236,7 +237,7 @@ func (d *Delivery) Cancel(reason string) {
 func (d *Delivery) Delivering() bool { return d.delivering != 0 }
 
 func (d *Delivery) awaitResume(ctx workflow.Context) {
-	d.status, d.why = fleet.TaskQueued, "paused"
+	d.status, d.why = api.TaskQueued, "paused"
 	d.carrier.Held(ctx)
 	_ = workflow.Await(ctx, func() bool { return !d.suspended || d.cancel != nil })
 	d.why = ""
@@ -254,23 +255,23 @@ func (d *Delivery) heedCancellation(ctx workflow.Context) {
 }
 
 // reviewed carries out a person's decision.
-func (d *Delivery) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
+func (d *Delivery) reviewed(ctx workflow.Context) (api.TaskStatus, string) {
 	decision, late := *d.review, d.late
 	d.review, d.late = nil, nil
 	switch decision.Decision {
-	case fleet.ReviewAccept:
-		if late.Outcome != fleet.AttemptCompleted {
+	case api.ReviewAccept:
+		if late.Outcome != api.AttemptCompleted {
 			d.failed = true
-			return fleet.TaskFailed, byReview("failed", "its agent reported: "+late.Reason)
+			return api.TaskFailed, byReview("failed", "its agent reported: "+late.Reason)
 		}
 		d.result, d.source = late.Result, late.Attempt
-		return fleet.TaskCompleted, byReview("completed", cmp.Or(decision.Reason, "its agent had brought the result"))
-	case fleet.ReviewCompleted:
+		return api.TaskCompleted, byReview("completed", cmp.Or(decision.Reason, "its agent had brought the result"))
+	case api.ReviewCompleted:
 		d.result = decision.Result
-		return fleet.TaskCompleted, byReview("completed", decision.Reason)
-	case fleet.ReviewFailed:
+		return api.TaskCompleted, byReview("completed", decision.Reason)
+	case api.ReviewFailed:
 		d.failed = true
-		return fleet.TaskFailed, byReview("failed", decision.Reason)
+		return api.TaskFailed, byReview("failed", decision.Reason)
 	}
 	d.restart(ctx, "review: run again")
 	return "", ""
@@ -285,14 +286,14 @@ func byReview(done, reason string) string {
 
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
 func (d *Delivery) restart(ctx workflow.Context, why string) {
-	if n := len(d.log); n > 0 && d.log[n-1].ErrorType == fleet.ErrorTypeCheckpoint {
+	if n := len(d.log); n > 0 && d.log[n-1].ErrorType == api.ErrorTypeCheckpoint {
 		d.carried.Checkpoint, d.carried.CheckpointDigest = nil, "" // it begins anew
 	}
 	d.retry, d.dead, d.carried.LostAt = nil, nil, nil
 	d.carried.Tally = fleet.Tally{Retried: true}
 	d.carried.RoutesSince = d.carried.Deliveries
 	d.carried.WaitingSince = workflow.Now(ctx)
-	d.status, d.why = fleet.TaskQueued, why
+	d.status, d.why = api.TaskQueued, why
 	d.carrier.Mark(ctx, "")
 }
 
@@ -319,7 +320,7 @@ func (d *Delivery) cancelReason(fallback string) string {
 	return fallback
 }
 
-func (d *Delivery) end(status fleet.TaskStatus, why string) bool {
+func (d *Delivery) end(status api.TaskStatus, why string) bool {
 	d.status, d.why = status, why
 	return true
 }
@@ -331,8 +332,8 @@ func (d *Delivery) State() contract.TaskState {
 	if !d.status.Final() {
 		state.Cancelling = d.cancel
 	}
-	waits := d.status == fleet.TaskQueued ||
-		d.status == fleet.TaskRetryWait && (d.carried.Tally.Returns > 0 || d.fixedExpiry())
+	waits := d.status == api.TaskQueued ||
+		d.status == api.TaskRetryWait && (d.carried.Tally.Returns > 0 || d.fixedExpiry())
 	if waits && !d.carried.WaitingSince.IsZero() && !d.task.Spec.KeepRunning {
 		state.ExpiresAt = new(d.expiresAt())
 	}
@@ -357,7 +358,7 @@ func (d *Delivery) awaitStart(ctx workflow.Context) {
 	if d.carried.Deliveries > 0 || wait <= 0 {
 		return
 	}
-	d.next, d.why = &at, fleet.StartsAt(at)
+	d.next, d.why = &at, api.StartsAt(at)
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, d.why), func() bool { return d.cancel != nil })
 	d.next, d.why = nil, ""
 }

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -75,10 +76,10 @@ func (d *Delivery) mayReview(req contract.ReviewRequest) error {
 	if err := req.Decision.Validate(); err != nil {
 		return workflows.Refuse("%s", err)
 	}
-	if d.status != fleet.TaskReview || d.review != nil {
+	if d.status != api.TaskReview || d.review != nil {
 		return workflows.Refuse("only a task in review can be decided; this task is %s", standing(d.status))
 	}
-	if req.Decision == fleet.ReviewAccept && d.late == nil {
+	if req.Decision == api.ReviewAccept && d.late == nil {
 		return workflows.Refuse("its agent has brought no result since: decide rerun, completed or failed")
 	}
 	return nil
@@ -86,9 +87,9 @@ func (d *Delivery) mayReview(req contract.ReviewRequest) error {
 
 // mayBringLate takes one result of the attempt that the task went to review with.
 func (d *Delivery) mayBringLate(req contract.LateResultRequest) error {
-	if n := len(d.log); n > 0 && d.status == fleet.TaskReview && d.review == nil && d.late == nil {
+	if n := len(d.log); n > 0 && d.status == api.TaskReview && d.review == nil && d.late == nil {
 		last := &d.log[n-1]
-		if last.Number == req.Attempt && (last.Outcome.Gone() || last.Outcome == fleet.AttemptTimedOut) {
+		if last.Number == req.Attempt && (last.Outcome.Gone() || last.Outcome == api.AttemptTimedOut) {
 			return nil
 		}
 	}
@@ -100,14 +101,14 @@ const memoCauseBytes = 300
 
 // keepDeadLetter keeps the task until a person retries, discards or cancels it, or its retention ends. It returns a
 // final status when that ended the task.
-func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause, kind string) (fleet.TaskStatus, string) {
-	retention := d.task.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
+func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause, kind string) (api.TaskStatus, string) {
+	retention := d.task.DeadLetterRetention.Or(api.DefaultDeadLetterRetention)
 	since := workflow.Now(ctx).UTC()
-	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause, Kind: kind,
+	d.dead = &api.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause, Kind: kind,
 		Tried: d.carried.Tried}
-	d.carrier.Mark(ctx, fleet.TaskDeadLetter)
+	d.carrier.Mark(ctx, api.TaskDeadLetter)
 	listed := *d.dead
-	listed.Cause = fleet.Shorten(cause, memoCauseBytes)
+	listed.Cause = api.Shorten(cause, memoCauseBytes)
 	d.carrier.Note(ctx, contract.MemoDeadLetter, listed)
 	d.carrier.Held(ctx)
 
@@ -115,9 +116,9 @@ func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause, kind string) (fle
 		func() bool { return d.retry != nil || d.discard != nil || d.cancel != nil })
 	switch {
 	case !decided && ctx.Err() == nil:
-		return fleet.TaskFailed, "dead letter, not retried within its retention: " + cause
+		return api.TaskFailed, "dead letter, not retried within its retention: " + cause
 	case d.discard != nil:
-		return fleet.TaskFailed, "discarded: " + d.discard.Reason
+		return api.TaskFailed, "discarded: " + d.discard.Reason
 	case d.retry != nil:
 		why := "retried by hand"
 		if d.retry.Reason != "" {
@@ -136,8 +137,8 @@ func (d *Delivery) mayDiscard(req contract.DiscardRequest) error {
 }
 
 // standing is a status in words. The workflow does not know whether an agent has begun a queued task.
-func standing(s fleet.TaskStatus) string {
-	if s == fleet.TaskQueued {
+func standing(s api.TaskStatus) string {
+	if s == api.TaskQueued {
 		return "queued or running"
 	}
 	return string(s)
@@ -146,7 +147,7 @@ func standing(s fleet.TaskStatus) string {
 // refuseDeadLetter rejects an update unless the task is an undecided dead letter.
 func (d *Delivery) refuseDeadLetter(done string) error {
 	switch {
-	case d.status != fleet.TaskDeadLetter:
+	case d.status != api.TaskDeadLetter:
 		return workflows.Refuse("only a dead letter can be %s; this task is %s", done, standing(d.status))
 	case d.retry != nil:
 		return workflows.Refuse("the dead letter is being retried")
@@ -159,7 +160,7 @@ func (d *Delivery) refuseDeadLetter(done string) error {
 }
 
 // priority returns the present priority; 0: the default.
-func (d *Delivery) priority() fleet.Priority {
+func (d *Delivery) priority() api.Priority {
 	if d.carried.Priority != 0 {
 		return d.carried.Priority
 	}
@@ -167,7 +168,7 @@ func (d *Delivery) priority() fleet.Priority {
 }
 
 // deliveryPriority is the priority of the present or next delivery: a task that was lost with its agent goes ahead.
-func (d *Delivery) deliveryPriority() fleet.Priority {
+func (d *Delivery) deliveryPriority() api.Priority {
 	if d.lastLost() != nil {
 		return fleet.MovedPriority(d.priority())
 	}
@@ -177,7 +178,7 @@ func (d *Delivery) deliveryPriority() fleet.Priority {
 func (d *Delivery) mayReprioritize(req contract.ReprioritizeRequest) error {
 	switch {
 	case !req.Priority.Valid():
-		return workflows.Refuse("%s", fleet.ErrPriority)
+		return workflows.Refuse("%s", api.ErrPriority)
 	case d.status.Final():
 		return workflows.Refuse("the task has ended: it is %s", d.status)
 	case d.cancel != nil:

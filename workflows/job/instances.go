@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -31,7 +32,7 @@ type instances struct {
 	instanceEnds contract.Inbox[contract.InstanceEnded]
 	moved        contract.Inbox[string]
 	health       contract.Inbox[[]job.HealthReport]
-	announced    map[int]job.DeploymentStatus // by version: what was published of deployments
+	announced    map[int]api.DeploymentStatus // by version: what was published of deployments
 	agents       *job.Agents                  // nil: not known yet
 	look         bool                         // the agents may have changed
 	lookAt       time.Time                    // not before then
@@ -44,7 +45,7 @@ type instances struct {
 func (e *entity) openInstances(ctx workflow.Context) {
 	e.instanceEnds, e.moved = contract.InstanceEndedSignal.Inbox(ctx), contract.AgentsMovedSignal.Inbox(ctx)
 	e.health = contract.InstancesHealthSignal.Inbox(ctx)
-	e.look, e.announced = true, map[int]job.DeploymentStatus{}
+	e.look, e.announced = true, map[int]api.DeploymentStatus{}
 	for _, r := range e.job.Deployments {
 		e.announced[r.Version] = r.Status
 	}
@@ -60,7 +61,7 @@ func (e *entity) mayStop(contract.RunRequest) error {
 }
 
 func (e *entity) stop(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
-	e.job.Stopped = &job.Decision{Action: "stop", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
+	e.job.Stopped = &api.Decision{Action: "stop", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
 	e.planned = false
 	return e.publishAndTell(ctx)
 }
@@ -77,7 +78,7 @@ func (e *entity) deploys(decide func(in contract.RunRequest, now time.Time)) fun
 
 func (e *entity) mayScale(contract.ScaleJob) error {
 	d := e.job.Definition()
-	return cmp.Or(e.hasInstances(), refuseIf(d != nil && d.Type != job.Service,
+	return cmp.Or(e.hasInstances(), refuseIf(d != nil && d.Type != api.JobService,
 		"the job has one instance on each of its agents: only a service is scaled"))
 }
 
@@ -152,9 +153,9 @@ func (e *entity) require(now time.Time) {
 }
 
 // others are the earlier versions that instances are started with.
-func (e *entity) others(start []job.Instance) (versions []job.Version) {
+func (e *entity) others(start []api.Instance) (versions []api.JobVersion) {
 	for _, v := range e.job.Versions {
-		if v.Version != e.job.Version && slices.ContainsFunc(start, func(i job.Instance) bool {
+		if v.Version != e.job.Version && slices.ContainsFunc(start, func(i api.Instance) bool {
 			return i.Version == v.Version
 		}) {
 			versions = append(versions, v)
@@ -173,8 +174,8 @@ func (e *entity) announce(ctx workflow.Context) {
 			continue
 		}
 		e.announced[r.Version] = r.Status
-		events = append(events, fleet.Event{Type: fleet.EventDeployment, Time: workflow.Now(ctx).UTC(),
-			EventData: fleet.EventData{Cluster: d.Cluster, Tenant: d.Tenant, ID: e.job.Name, Outcome: string(r.Status),
+		events = append(events, fleet.Event{Type: api.EventDeployment, Time: workflow.Now(ctx).UTC(),
+			EventData: api.EventData{Cluster: d.Cluster, Tenant: d.Tenant, ID: e.job.Name, Outcome: string(r.Status),
 				Reason: strings.TrimSuffix("version "+strconv.Itoa(r.Version)+": "+r.Reason, ": ")}})
 	}
 	if len(events) == 0 {

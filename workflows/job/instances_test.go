@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -62,7 +63,7 @@ func newInstances(t *testing.T) *instanceScenario {
 		}
 		for _, i := range in.Change.Stop {
 			s.changes = append(s.changes, "-"+i.Name)
-			s.endSoon(i.TaskID, fleet.TaskCancelled)
+			s.endSoon(i.TaskID, api.TaskCancelled)
 		}
 		return nil, nil
 	}, activity.RegisterOptions{Name: contract.ChangeInstancesActivity.Name})
@@ -70,7 +71,7 @@ func newInstances(t *testing.T) *instanceScenario {
 }
 
 // begin has a hub tell that an instance passes, unless its version is sick.
-func (s *instanceScenario) begin(in contract.ChangeInstances, i job.Instance) {
+func (s *instanceScenario) begin(in contract.ChangeInstances, i api.Instance) {
 	d := in.Definition
 	for _, other := range in.Others {
 		if other.Version == i.Version {
@@ -81,29 +82,29 @@ func (s *instanceScenario) begin(in contract.ChangeInstances, i job.Instance) {
 	if !s.sick[i.Version] {
 		s.env.RegisterDelayedCallback(func() {
 			s.env.SignalWorkflow(contract.InstancesHealthSignal.Name, []contract.HealthReport{{Task: i.TaskID, Attempt: 1,
-				Health: fleet.InstancePassing, Hub: "h"}})
+				Health: api.InstancePassing, Hub: "h"}})
 		}, time.Second)
 	}
 }
 
 // endSoon has an instance's task tell its end.
-func (s *instanceScenario) endSoon(task string, status fleet.TaskStatus) {
+func (s *instanceScenario) endSoon(task string, status api.TaskStatus) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(contract.InstanceEndedSignal.Name, contract.InstanceEnded{Task: task, Status: status})
 	}, time.Second)
 }
 
-func (s *instanceScenario) apply(kind job.Type, count int, payload string) {
-	d := job.Definition{Job: "nightly", Type: kind, Cluster: "gpu", Instances: &job.Instances{Count: &count,
-		Task: &fleet.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
+func (s *instanceScenario) apply(kind api.JobType, count int, payload string) {
+	d := api.JobDefinition{Job: "nightly", Type: kind, Cluster: "gpu", Instances: &api.Instances{Count: &count,
+		Task: &api.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 }
 
 // updates applies a definition whose instances are replaced one after the other.
-func (s *instanceScenario) updates(payload string, u job.Update) *workflowtest.Answer {
-	u.HealthyAfter = fleet.Duration(5 * time.Second)
-	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Update: &u, Instances: &job.Instances{Count: new(2),
-		Task: &fleet.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
+func (s *instanceScenario) updates(payload string, u api.JobUpdate) *workflowtest.Answer {
+	u.HealthyAfter = api.Duration(5 * time.Second)
+	d := api.JobDefinition{Job: "nightly", Type: api.JobService, Cluster: "gpu", Update: &u, Instances: &api.Instances{Count: new(2),
+		Task: &api.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
 	return s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 }
 
@@ -119,10 +120,10 @@ func (s *instanceScenario) changed() string { return strings.Join(s.changes, " "
 func TestAServiceIsKeptScaledStoppedAndResumed(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
-	s.apply(job.Service, 2, "1")
-	s.then(func() { s.endSoon(s.running["0"], fleet.TaskCompleted) })
+	s.apply(api.JobService, 2, "1")
+	s.then(func() { s.endSoon(s.running["0"], api.TaskCompleted) })
 	scaled := s.update(contract.ScaleJobUpdate.Name, contract.ScaleJob{Count: 3})
-	s.apply(job.Service, 2, "2")
+	s.apply(api.JobService, 2, "2")
 	stopped := s.update(contract.StopJobUpdate.Name, contract.RunRequest{By: "ada"})
 	s.update(contract.ResumeJobUpdate.Name, contract.RunRequest{By: "ada"})
 	s.update(contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada"})
@@ -137,21 +138,21 @@ func TestADeploymentIsPromotedFailedAndReverted(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.sick = map[int]bool{3: true, 5: true}
-	s.updates("1", job.Update{})
+	s.updates("1", api.JobUpdate{})
 	early := s.update(contract.PromoteJobUpdate.Name, contract.RunRequest{By: "ada"})
-	s.updates("2", job.Update{Canary: 1})
+	s.updates("2", api.JobUpdate{Canary: 1})
 	s.then(func() { require.Equal(t, "+0 +1 +0", s.changed(), "one canary, and nothing more") })
 	promoted := s.update(contract.PromoteJobUpdate.Name, contract.RunRequest{By: "ada"})
 	s.at += 5 * time.Minute
 	s.then(func() { require.Equal(t, "+0 +1 +0 +1 -0 -1", s.changed()) })
 
 	t.Log("by its deadline, without being told of anything")
-	s.updates("3", job.Update{Revert: true})
+	s.updates("3", api.JobUpdate{Revert: true})
 	s.at += 10 * time.Minute
 	s.then(func() { require.Equal(t, "+0 +1 +0 +1 -0 -1 +0 -0", s.changed()) })
 
 	t.Log("by a person, and what is started then has the version that was healthy")
-	s.updates("5", job.Update{})
+	s.updates("5", api.JobUpdate{})
 	s.update(contract.FailDeploymentUpdate.Name, contract.RunRequest{By: "ada", Reason: "too slow"})
 	late := s.update(contract.FailDeploymentUpdate.Name, contract.RunRequest{By: "ada"})
 	s.update(contract.ScaleJobUpdate.Name, contract.ScaleJob{Count: 3})
@@ -177,7 +178,7 @@ func TestASystemJobFollowsItsAgents(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.agents = job.Agents{Eligible: []string{"a", "b"}}
-	s.apply(job.System, 0, "1")
+	s.apply(api.JobSystem, 0, "1")
 	refused := s.update(contract.ScaleJobUpdate.Name, contract.ScaleJob{Count: 3})
 	s.moves(job.Agents{Eligible: []string{"a", "b", "c"}})
 	s.moves(job.Agents{Eligible: []string{"a", "c"}, Away: []string{"b"}})
@@ -193,17 +194,17 @@ func TestADeploymentGetsOnAfterALook(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.agents, s.sick = job.Agents{Eligible: []string{"a"}}, map[int]bool{1: true}
-	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{By: "ada", Definition: job.Definition{Job: "nightly",
-		Type: job.System, Cluster: "gpu", Update: &job.Update{HealthyAfter: fleet.Duration(500 * time.Millisecond)},
-		Instances: &job.Instances{Task: &fleet.TaskSpec{Type: "serve"}}}})
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{By: "ada", Definition: api.JobDefinition{Job: "nightly",
+		Type: api.JobSystem, Cluster: "gpu", Update: &api.JobUpdate{HealthyAfter: api.Duration(500 * time.Millisecond)},
+		Instances: &api.Instances{Task: &api.TaskSpec{Type: "serve"}}}})
 	s.then(func() {
 		s.env.SignalWorkflow(contract.AgentsMovedSignal.Name, "gpu")
 		s.env.SignalWorkflow(contract.InstancesHealthSignal.Name, []contract.HealthReport{{Task: s.running["a"], Attempt: 1,
-			Health: fleet.InstancePassing, Hub: "h"}})
+			Health: api.InstancePassing, Hub: "h"}})
 	})
 	s.then(func() {
 		events := s.events.All()
-		require.Equal(t, string(job.DeploymentSuccessful), events[len(events)-1].Outcome)
+		require.Equal(t, string(api.DeploymentSuccessful), events[len(events)-1].Outcome)
 	})
 	s.execute()
 }
@@ -212,7 +213,7 @@ func TestInstancesAreTriedAgainAndLookedAfter(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.broken = true
-	s.apply(job.Service, 1, "1")
+	s.apply(api.JobService, 1, "1")
 	s.at += 5 * time.Minute
 	s.then(func() {
 		require.Empty(t, s.changes)
@@ -232,8 +233,8 @@ func TestAJobWithStepsHasNoInstances(t *testing.T) {
 	s := newInstances(t)
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil)})
 	stopped := s.update(contract.StopJobUpdate.Name, contract.RunRequest{})
-	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu",
-		Instances: &job.Instances{Task: &fleet.TaskSpec{Type: "serve"}}}
+	d := api.JobDefinition{Job: "nightly", Type: api.JobService, Cluster: "gpu",
+		Instances: &api.Instances{Task: &api.TaskSpec{Type: "serve"}}}
 	other := s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d})
 	s.execute()
 	require.ErrorContains(t, stopped.Err, "has steps")
@@ -244,9 +245,9 @@ func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.missing = []string{"db"}
-	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Requires: &job.Requires{Services: []string{"db"}},
-		Update:    &job.Update{HealthyAfter: fleet.Duration(time.Second), HealthyWithin: fleet.Duration(time.Minute)},
-		Instances: &job.Instances{Count: new(1), Task: &fleet.TaskSpec{Type: "serve"}}}
+	d := api.JobDefinition{Job: "nightly", Type: api.JobService, Cluster: "gpu", Requires: &api.Requires{Services: []string{"db"}},
+		Update:    &api.JobUpdate{HealthyAfter: api.Duration(time.Second), HealthyWithin: api.Duration(time.Minute)},
+		Instances: &api.Instances{Count: new(1), Task: &api.TaskSpec{Type: "serve"}}}
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 	s.at += time.Hour
 	s.then(func() {
@@ -258,7 +259,7 @@ func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	s.then(func() {
 		require.Equal(t, "+0", s.changed())
 		s.missing = []string{"db"}
-		s.endSoon(s.running["0"], fleet.TaskFailed)
+		s.endSoon(s.running["0"], api.TaskFailed)
 	})
 	s.at += time.Hour
 	s.then(func() {

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
@@ -124,7 +125,7 @@ func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, err
 }
 
 func (e *entity) pause(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
-	e.job.Paused = &job.Decision{Action: "pause", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
+	e.job.Paused = &api.Decision{Action: "pause", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
 	e.schedule = e.job.Schedules > 0
 	return e.publishAndTell(ctx)
 }
@@ -139,7 +140,7 @@ func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, 
 	workflow.GetLogger(ctx).Info("The job is deleted", "job", e.job.Name, "by", in.By, "reason", in.Reason)
 	e.deleted, e.schedule, e.admit, e.planned = true, true, true, false
 	if e.job.Stopped == nil {
-		e.job.Stopped = &job.Decision{Action: "delete", By: in.By, Reason: "the job is deleted",
+		e.job.Stopped = &api.Decision{Action: "delete", By: in.By, Reason: "the job is deleted",
 			At: workflow.Now(ctx).UTC()}
 	}
 	return e.told(), nil

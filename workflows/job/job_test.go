@@ -14,6 +14,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/worker"
@@ -91,18 +92,18 @@ func (s *scenario) execute() {
 	require.True(s.t, s.env.IsWorkflowCompleted())
 }
 
-func definition(change func(*job.Definition)) job.Definition {
-	d := job.Definition{Job: "nightly", Cluster: "gpu", Steps: map[string]*job.Step{"a": {}}}
+func definition(change func(*api.JobDefinition)) api.JobDefinition {
+	d := api.JobDefinition{Job: "nightly", Cluster: "gpu", Steps: map[string]*api.Step{"a": {}}}
 	if change != nil {
 		change(&d)
 	}
 	return d
 }
 
-func one(d *job.Definition) { d.Concurrency = &job.Concurrency{MaxRuns: 1} }
+func one(d *api.JobDefinition) { d.Concurrency = &api.Concurrency{MaxRuns: 1} }
 
-func hourly(d *job.Definition) {
-	d.On = []job.Trigger{{Schedule: &job.ScheduleTrigger{Cron: "0 * * * *"}}}
+func hourly(d *api.JobDefinition) {
+	d.On = []api.JobTrigger{{Schedule: &api.ScheduleTrigger{Cron: "0 * * * *"}}}
 }
 
 func versionOf(t *testing.T, a *workflowtest.Answer) int {
@@ -115,7 +116,7 @@ func TestUpdatesAnswerOnlyTheDefinitionInForce(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil)})
-	on := func(d *job.Definition) { d.On = []job.Trigger{{Event: &job.EventTrigger{Type: "pushed"}}} }
+	on := func(d *api.JobDefinition) { d.On = []api.JobTrigger{{Event: &api.EventTrigger{Type: "pushed"}}} }
 	answers := []*workflowtest.Answer{
 		s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(on)}),
 		s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(on)}), // the same
@@ -198,7 +199,7 @@ func TestARunThatEndedWithoutAWordDoesNotBlockOthers(t *testing.T) {
 func TestADeletedJobLetsItsRunsGoAndDropsItsSchedules(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(func(d *job.Definition) {
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(func(d *api.JobDefinition) {
 		one(d)
 		hourly(d)
 	})})
@@ -261,7 +262,7 @@ func TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten(t *testing.T) {
 				require.Equal(t, "no day 8", unscheduled())
 				require.Greater(t, len(s.kept), 2, "it is tried again")
 			})
-			s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(func(d *job.Definition) {
+			s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(func(d *api.JobDefinition) {
 				hourly(d)
 				one(d)
 			})})

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
@@ -26,10 +26,10 @@ type stepArray struct {
 }
 
 // beginArray starts the array of a step.
-func (r *run) beginArray(ctx workflow.Context, e *job.Entry, in *contract.ArrayInput) {
+func (r *run) beginArray(ctx workflow.Context, e *api.StepEntry, in *contract.ArrayInput) {
 	a := &stepArray{step: e.Step, id: job.TaskID(r.id, e.Step)}
 	job.SetPolicy(e, &in.Spec, r.in.Plan.Step(e.Step))
-	e.Array, e.Counts = a.id, &job.Counts{Total: in.Total(), Running: in.Total()}
+	e.Array, e.Counts = a.id, &api.StepCounts{Total: in.Total(), Running: in.Total()}
 	r.turn, r.bytes = r.turn+in.Bytes(), r.bytes+in.Bytes()
 	start := contract.StartOfArray(a.id, in, 0)
 	ctx, a.stop = workflow.WithCancel(ctx)
@@ -81,7 +81,7 @@ func (r *run) collectArrays(now time.Time) {
 			continue
 		}
 		e, s := r.ledger.Entry(a.step), r.in.Plan.Step(a.step)
-		counts := job.Counts{Total: e.Counts.Total, Done: a.state.Counts.Completed}
+		counts := api.StepCounts{Total: e.Counts.Total, Done: a.state.Counts.Completed}
 		counts.Failed = counts.Total - counts.Done
 		job.EndCounted(e, s, counts, a.why(), now)
 		if e.Status.Through() {
@@ -97,7 +97,7 @@ func (a *stepArray) why() string {
 		return a.late
 	case a.state.Status == "" && a.err != nil:
 		return workflows.ReasonOf(a.err)
-	case a.state.Status == array.ArrayCancelled:
+	case a.state.Status == api.ArrayCancelled:
 		return "their array was cancelled: " + a.state.Why
 	}
 	return "see why with: mainstay array elements " + a.id

@@ -11,9 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 )
 
 // bundles has elements return their payloads, but for some, which fail for good.
@@ -21,15 +20,15 @@ func (h *harness) bundles(failing ...int) {
 	h.elements = func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		elements := in.Elements
 		if in.Element != nil {
-			elements = []fleet.Element{{Number: *in.Element, Payload: in.Spec.Payload}}
+			elements = []api.Element{{Number: *in.Element, Payload: in.Spec.Payload}}
 		}
-		report := contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptCompleted}
+		report := contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptCompleted}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, e := range elements {
-			r := fleet.ElementResult{Number: e.Number, Outcome: fleet.AttemptCompleted, Output: e.Payload}
+			r := api.ElementResult{Number: e.Number, Outcome: api.AttemptCompleted, Output: e.Payload}
 			if slices.Contains(failing, e.Number) {
-				r = fleet.ElementResult{Number: e.Number, Outcome: fleet.AttemptFailed, Error: "disk full", NonRetryable: true}
+				r = api.ElementResult{Number: e.Number, Outcome: api.AttemptFailed, Error: "disk full", NonRetryable: true}
 			} else {
 				h.results[e.Number] = e.Payload
 			}
@@ -55,21 +54,21 @@ func TestManyElementsAreAnArray(t *testing.T) {
 	for name, c := range map[string]struct {
 		each, more string
 		failing    []int
-		status     job.RunStatus
+		status     api.RunStatus
 		steps, why string
 		output     string
 	}{
-		"a list": {each: `inputs.list`, status: job.RunCompleted, steps: "a completed, b completed",
+		"a list": {each: `inputs.list`, status: api.RunCompleted, steps: "a completed, b completed",
 			output: `{"n":150,"last":1490,"failed":[]}`},
-		"a count": {each: `{count: 150}`, status: job.RunCompleted, steps: "a completed, b completed",
+		"a count": {each: `{count: 150}`, status: api.RunCompleted, steps: "a completed, b completed",
 			output: `{"n":150,"last":1490,"failed":[]}`},
-		"tolerated": {each: `inputs.list`, more: "tolerate: 2%, ", failing: []int{3, 7}, status: job.RunPartial,
+		"tolerated": {each: `inputs.list`, more: "tolerate: 2%, ", failing: []int{3, 7}, status: api.RunPartial,
 			steps: "a partial, b completed", why: "partial: a", output: `{"n":148,"last":1490,"failed":[3,7]}`},
-		"not tolerated": {each: `inputs.list`, more: "tolerate: 1, ", failing: []int{3, 7, 9}, status: job.RunFailed,
+		"not tolerated": {each: `inputs.list`, more: "tolerate: 1, ", failing: []int{3, 7, 9}, status: api.RunFailed,
 			steps: "a failed, b failed", why: "mainstay array elements build-1~a"},
-		"none is tolerated": {each: `inputs.list`, failing: []int{149}, status: job.RunFailed,
+		"none is tolerated": {each: `inputs.list`, failing: []int{149}, status: api.RunFailed,
 			steps: "a failed, b failed", why: "1 of 150 elements failed; see why with: mainstay array elements build-1~a"},
-		"skipped": {each: `inputs.list`, more: "on_failure: skip, ", failing: []int{149}, status: job.RunCompleted,
+		"skipped": {each: `inputs.list`, more: "on_failure: skip, ", failing: []int{149}, status: api.RunCompleted,
 			steps: "a skipped, b completed", output: `{"n":149,"last":1480,"failed":[149]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +114,7 @@ func TestWhatNoArrayOfAStepCanBe(t *testing.T) {
 			}
 			h.start(t, definition+"steps:\n  a: {for_each: inputs.list, task: "+c.task+"}\n", c.inputs)
 			l := h.outcome(t)
-			require.Equal(t, job.RunFailed, l.Status)
+			require.Equal(t, api.RunFailed, l.Status)
 			require.Contains(t, l.Why, c.why)
 		})
 	}
@@ -142,10 +141,10 @@ func TestTheArrayOfAStepGoesWithItsRun(t *testing.T) {
 		slowly(h)
 		begun := 0
 		h.RegisterDelayedCallback(func() {
-			h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: job.PauseFinish})
+			h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: api.PauseFinish})
 		}, 0)
 		h.RegisterDelayedCallback(func() {
-			require.Equal(t, job.RunPaused, h.view(t).Status)
+			require.Equal(t, api.RunPaused, h.view(t).Status)
 			h.mu.Lock()
 			begun = len(h.begun)
 			h.mu.Unlock()
@@ -157,7 +156,7 @@ func TestTheArrayOfAStepGoesWithItsRun(t *testing.T) {
 			h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{})
 		}, time.Hour)
 		h.start(t, strings.Replace(each, "DEADLINE", "", 1), `{}`)
-		require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+		require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 		require.Greater(t, len(h.begun), begun)
 		require.Equal(t, 400, len(h.results))
 	})
@@ -177,10 +176,10 @@ func TestTheArrayOfAStepGoesWithItsRun(t *testing.T) {
 			h.start(t, strings.Replace(each, "DEADLINE", more, 1), `{}`)
 			l := h.outcome(t)
 			if more == "" {
-				require.Equal(t, job.RunCancelled, l.Status)
+				require.Equal(t, api.RunCancelled, l.Status)
 				return
 			}
-			require.Equal(t, job.RunFailed, l.Status)
+			require.Equal(t, api.RunFailed, l.Status)
 			require.Contains(t, l.Why, "its deadline of 5s passed")
 		})
 	}

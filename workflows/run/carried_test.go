@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/job"
 )
 
 // carried is what a run hands over as it continues as new; nil: it has ended.
@@ -46,7 +46,7 @@ func TestCancelledAsItContinuesAsNew(t *testing.T) {
 		h = newHarness(t, nil)
 		h.startWith(t, definition, in)
 	}
-	require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+	require.Equal(t, api.RunCancelled, h.outcome(t).Status)
 }
 
 // The job cancels a run in the workflow task in which the run continues as new.
@@ -69,7 +69,7 @@ func TestRefusedByItsJobAsItContinuesAsNew(t *testing.T) {
 		var continues bool
 		in, continues = h.carried(t)
 		if n == 1 && !continues {
-			require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+			require.Equal(t, api.RunCancelled, h.outcome(t).Status)
 			return
 		}
 		require.True(t, continues)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/job"
 )
 
 // The deadline of a run counts from its start, and holds while it waits for another run.
@@ -20,7 +20,7 @@ func TestDeadlineOfARunThatWaits(t *testing.T) {
 	begins := h.Now().Add(time.Hour)
 	h.startWith(t, definition, contract.RunInput{StartAt: begins})
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status)
+	require.Equal(t, api.RunCompleted, l.Status)
 	require.True(t, begins.Add(10*time.Minute).Equal(*l.DeadlineAt), l.DeadlineAt)
 
 	h = newHarness(t, nil)
@@ -30,7 +30,7 @@ func TestDeadlineOfARunThatWaits(t *testing.T) {
 	began := h.Now()
 	h.start(t, strings.Replace(definition, "steps:", "concurrency: {max_runs: 1}\nsteps:", 1), "")
 	l = h.outcome(t)
-	require.Equal(t, job.RunFailed, l.Status)
+	require.Equal(t, api.RunFailed, l.Status)
 	require.Equal(t, "the run's deadline of 10m0s passed", l.Why)
 	require.InDelta(t, 10*time.Minute, l.EndedAt.Sub(began), float64(time.Minute))
 	require.Empty(t, h.begun)

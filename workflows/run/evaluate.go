@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -63,7 +64,7 @@ func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.E
 		}
 		output := job.WholeOutput(e.Result)
 		answer.Outputs = append(answer.Outputs, contract.StepOutput{Step: e.Step, Output: output})
-		i := slices.IndexFunc(in.Steps, func(entry job.Entry) bool { return entry.Step == e.Step })
+		i := slices.IndexFunc(in.Steps, func(entry api.StepEntry) bool { return entry.Step == e.Step })
 		in.Steps[i].Output = output // what begins sees it
 	}
 	budget := plainFilled
@@ -80,7 +81,7 @@ func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.E
 // plainStep is what a plain step begins with. ok is false where an evaluation has to say it: also of a task whose lane
 // has to be found or opened.
 func (r *run) plainStep(
-	ctx workflow.Context, s *job.PlannedStep, steps []job.Entry, budget *int,
+	ctx workflow.Context, s *job.PlannedStep, steps []api.StepEntry, budget *int,
 ) (begun contract.BegunStep, ok bool) {
 	begun.Step = s.ID
 	switch {
@@ -163,9 +164,9 @@ func (r *run) endedStep(step string) contract.EndedStep {
 	}
 	if e.Counts == nil {
 		ended := contract.EndedStep{Step: step, Result: r.results[step]}
-		if e.Verdict != nil && e.Verdict.Status == job.StepCompleted {
+		if e.Verdict != nil && e.Verdict.Status == api.StepCompleted {
 			ended.Verdict = r.results[job.CheckKey(step)]
-		} else if e.Verdict != nil && e.Verdict.Status == job.StepFailed {
+		} else if e.Verdict != nil && e.Verdict.Status == api.StepFailed {
 			ended.NoVerdict = e.Verdict.Why
 		}
 		return ended
@@ -225,17 +226,17 @@ func (r *run) correct(
 		return
 	}
 	escalated, e := r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)), r.ledger.Entry(s.ID)
-	what, why := fleet.EventStepEscalated, e.Why
+	what, why := api.EventStepEscalated, e.Why
 	if !escalated {
-		if e.Status != job.StepPending {
+		if e.Status != api.StepPending {
 			return
 		}
-		what, why = fleet.EventStepCorrected, strings.Join(o.Wrong, "; ")
+		what, why = api.EventStepCorrected, strings.Join(o.Wrong, "; ")
 	}
 	contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(r.in.Plan.Cluster), "",
 		contract.Announcement{Events: []fleet.Event{{Type: what, Time: workflow.Now(ctx).UTC(),
-			EventData: fleet.EventData{Cluster: r.in.Plan.Cluster, Tenant: r.in.Plan.Tenant, ID: r.id, TaskID: e.TaskID,
-				Count: len(e.Corrections), Reason: fleet.Shorten(why, maxWhy)}}}})
+			EventData: api.EventData{Cluster: r.in.Plan.Cluster, Tenant: r.in.Plan.Tenant, ID: r.id, TaskID: e.TaskID,
+				Count: len(e.Corrections), Reason: api.Shorten(why, maxWhy)}}}})
 }
 
 // beginStep begins a step with what its expressions gave.
@@ -251,9 +252,9 @@ func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 	case b.Error != "":
 		job.FailEntry(e, s.OnFailure, b.Error, now)
 	case b.Skip:
-		job.EndWork(&e.Work, job.StepSkipped, "its condition is false", now)
+		job.EndWork(&e.StepWork, api.StepSkipped, "its condition is false", now)
 	case s.Approve != nil:
-		e.Status, e.Why, e.Approval, e.StartedAt = job.StepBlocked, b.Message, true, &now
+		e.Status, e.Why, e.Approval, e.StartedAt = api.StepBlocked, b.Message, true, &now
 	case s.Wait != nil:
 		e.NextAt, e.StartedAt = b.Until, &now
 		if s.Wait.For > 0 {
@@ -261,13 +262,13 @@ func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 			e.NextAt = &at
 		}
 	case b.Array != nil:
-		e.Status, e.StartedAt = job.StepQueued, &now
+		e.Status, e.StartedAt = api.StepQueued, &now
 		r.beginArray(ctx, e, b.Array)
 	default:
-		e.Status, e.StartedAt = job.StepQueued, &now
+		e.Status, e.StartedAt = api.StepQueued, &now
 		r.make(e, b.Tasks, s.ForEach != nil)
 		if len(b.Tasks) == 0 { // for_each of nothing
-			job.EndWork(&e.Work, job.StepCompleted, "there are no elements", now)
+			job.EndWork(&e.StepWork, api.StepCompleted, "there are no elements", now)
 			r.ended = append(r.ended, e.Step)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/job"
 )
@@ -67,7 +68,7 @@ func (r *run) endLargest(ctx workflow.Context) {
 	for _, w := range r.open {
 		held[w.step] += w.bytes()
 	}
-	var largest *job.Entry
+	var largest *api.StepEntry
 	for i := range r.ledger.Steps {
 		e := &r.ledger.Steps[i]
 		held[e.Step] += r.kept(e)
@@ -120,7 +121,7 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 }
 
 // kept is how many bytes of results the run holds for a step that has not ended.
-func (r *run) kept(e *job.Entry) int {
+func (r *run) kept(e *api.StepEntry) int {
 	bytes := len(r.results[e.Step]) + len(r.results[job.CheckKey(e.Step)])
 	for n := range e.Elements {
 		bytes += len(r.results[job.ElementKey(e.Step, n)])

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -55,12 +56,12 @@ type run struct {
 	turnAt   int                        // length of the history when that began
 	timers   map[string]int             // by step: which of its timers counts
 	endedFor map[string]bool            // steps that were ended for what they hold
-	marked   job.RunStatus              // the status search attribute as last set
+	marked   api.RunStatus              // the status search attribute as last set
 
 	changes workflows.Changes // of this run, and of the priorities of its tasks
 
-	defaults      *fleet.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
-	types         fleet.LaneTypes     // of the cluster, likewise
+	defaults      *api.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
+	types         fleet.LaneTypes   // of the cluster, likewise
 	defaultsUntil time.Time
 
 	admissions contract.Inbox[contract.Admission]
@@ -157,7 +158,7 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 }
 
 // end cancels what is still open, waits for it, and closes the workflow as the run ended.
-func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*contract.RunLedger, error) {
+func (r *run) end(ctx workflow.Context, status api.RunStatus, why string) (*contract.RunLedger, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	for _, w := range r.open {
@@ -178,7 +179,7 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*cont
 	r.ledger.Close(status, why, workflow.Now(ctx))
 	r.show(ctx)
 	r.leave(ctx)
-	if event := r.ledger.Origin.Event; event != "" && status == job.RunFailed {
+	if event := r.ledger.Origin.Event; event != "" && status == api.RunFailed {
 		workflows.TellEvent(ctx, contract.EventOutcome{Event: event, ID: r.id, Cluster: r.in.Plan.Cluster,
 			Died: string(status) + ": " + why})
 	}
@@ -188,9 +189,9 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*cont
 	}
 	left := contract.RunLedger{Ledger: *r.ledger}
 	switch status {
-	case job.RunCompleted, job.RunPartial:
+	case api.RunCompleted, api.RunPartial:
 		return &left, nil
-	case job.RunCancelled:
+	case api.RunCancelled:
 		return nil, temporal.NewCanceledError(left)
 	}
 	return nil, temporal.NewApplicationErrorWithOptions("run failed: "+why, string(status),
@@ -220,7 +221,7 @@ func (r *run) show(ctx workflow.Context) {
 }
 
 // showMark sets the search attribute to a mark, if that has changed.
-func (r *run) showMark(ctx workflow.Context, mark job.RunStatus) {
+func (r *run) showMark(ctx workflow.Context, mark api.RunStatus) {
 	if mark == r.marked {
 		return
 	}
@@ -236,9 +237,9 @@ func (r *run) showMark(ctx workflow.Context, mark job.RunStatus) {
 }
 
 // mark is the status that lists show beside the workflow's own.
-func (r *run) mark() job.RunStatus {
+func (r *run) mark() api.RunStatus {
 	switch s := r.ledger.Status; s {
-	case job.RunPausing, job.RunPaused, job.RunBlocked, job.RunPartial:
+	case api.RunPausing, api.RunPaused, api.RunBlocked, api.RunPartial:
 		return s
 	}
 	return ""
@@ -246,7 +247,7 @@ func (r *run) mark() job.RunStatus {
 
 // showWaiting shows that the run waits for something, which is no person's decision.
 func (r *run) showWaiting(ctx workflow.Context, why string) {
-	r.ledger.Status, r.ledger.Why = job.RunBlocked, why
+	r.ledger.Status, r.ledger.Why = api.RunBlocked, why
 	r.showMark(ctx, contract.RunWaiting)
 }
 
@@ -257,7 +258,7 @@ func (r *run) underWay() bool {
 		return true
 	}
 	for _, w := range r.open {
-		if w.delivery != nil && (w.delivery.Delivering() || w.work(r.ledger).Status == job.StepRetryWait) {
+		if w.delivery != nil && (w.delivery.Delivering() || w.work(r.ledger).Status == api.StepRetryWait) {
 			return true
 		}
 	}
@@ -270,7 +271,7 @@ func (r *run) awaitStart(ctx workflow.Context) {
 	if wait <= 0 || r.in.Carried != nil {
 		return
 	}
-	r.showWaiting(ctx, fleet.StartsAt(r.in.StartAt))
+	r.showWaiting(ctx, api.StartsAt(r.in.StartAt))
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, r.ledger.Why),
 		func() bool { return r.ledger.Cancel != nil })
 }
@@ -284,7 +285,7 @@ func (r *run) awaitServices(ctx workflow.Context) error {
 	began := workflow.Now(ctx)
 	over := func() bool { return r.ledger.Cancel != nil || ctx.Err() != nil }
 	question := contract.LookAtInstances{Job: r.in.Plan.Job,
-		Definition: &job.Definition{Tenant: r.in.Plan.Tenant, Requires: r.in.Plan.Requires}}
+		Definition: &api.JobDefinition{Tenant: r.in.Plan.Tenant, Requires: r.in.Plan.Requires}}
 	looks := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           contract.WorkerQueue,
 		StartToCloseTimeout: 15 * time.Second,
@@ -346,7 +347,7 @@ func (r *run) admit(ctx workflow.Context) error {
 		return r.admission != nil || r.ledger.Cancel != nil || ctx.Err() != nil || r.ledger.Late(workflow.Now(ctx))
 	})
 	if r.admission != nil && r.admission.Skip {
-		r.ledger.Cancel = &job.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}
+		r.ledger.Cancel = &api.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/worker"
@@ -44,7 +44,7 @@ type harness struct {
 	begun  []string // task ids, in the order in which their attempts began
 	byKey  map[string]agent
 	inputs map[string]json.RawMessage
-	specs  map[string]fleet.TaskSpec
+	specs  map[string]api.TaskSpec
 
 	elements agent                   // plays elements of arrays
 	results  map[int]json.RawMessage // of these
@@ -59,7 +59,7 @@ const head = "job: build\ncluster: default\nsafety: idempotent\n"
 func newHarness(t *testing.T, byKey map[string]agent) *harness {
 	t.Helper()
 	h := &harness{TestWorkflowEnvironment: workflowtest.NewEnvironment(), byKey: byKey,
-		inputs: map[string]json.RawMessage{}, specs: map[string]fleet.TaskSpec{}, results: map[int]json.RawMessage{}}
+		inputs: map[string]json.RawMessage{}, specs: map[string]api.TaskSpec{}, results: map[int]json.RawMessage{}}
 	worker.RegisterWorkflows(h)
 	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		_, key := contract.Locate(in.TaskID)
@@ -101,14 +101,14 @@ func (c cluster) Results(context.Context, string) (map[int]json.RawMessage, stri
 	return maps.Clone(c.results), "", nil
 }
 
-func (cluster) Place(_ context.Context, _ string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
+func (cluster) Place(_ context.Context, _ string, spec api.TaskSpec) (contract.TaskPlace, string, error) {
 	if spec.Type == "placed-slowly" {
 		<-time.After(200 * time.Millisecond)
 	}
 	if spec.Cluster == "gone" {
 		return contract.TaskPlace{}, "there is no cluster gone", nil
 	}
-	return contract.TaskPlace{Lane: "lane/" + spec.Cluster, Defaults: fleet.TaskDefaults{MaxAttempts: 2}}, "", nil
+	return contract.TaskPlace{Lane: "lane/" + spec.Cluster, Defaults: api.TaskDefaults{MaxAttempts: 2}}, "", nil
 }
 
 func (h *harness) start(t *testing.T, definition, inputs string) {
@@ -174,7 +174,7 @@ func (h *harness) update(name string, in any) *workflowtest.Answer {
 
 func returns(output string) agent {
 	return func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
-		return contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptCompleted,
+		return contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptCompleted,
 			Output: json.RawMessage(output)}, nil
 	}
 }
@@ -185,7 +185,7 @@ func fails(n int) agent {
 		if in.Attempt > n {
 			return returns(`"at last"`)(ctx, in)
 		}
-		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptFailed,
 			Begun: true, Reason: "disk full"})
 	}
 }
@@ -199,9 +199,9 @@ func TestALedgerFitsIntoAMessage(t *testing.T) {
 		for i := range reason {
 			reason[i] = '!' + byte(rand.IntN(90)) //nolint:gosec // only not to be compressed
 		}
-		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptFailed,
 			Begun: true, Reason: string(reason), ErrorType: string(reason[:128]),
-			Progress: &fleet.Progress{Percent: 7, Step: string(reason[:800]), Message: string(reason[:4000])}})
+			Progress: &api.Progress{Percent: 7, Step: string(reason[:800]), Message: string(reason[:4000])}})
 	}
 	byKey, definition := map[string]agent{}, head+"steps:\n"
 	for n := range 60 {
@@ -234,7 +234,7 @@ func lost(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport
 	if in.Attempt > 1 {
 		return returns(`"again"`)(ctx, in)
 	}
-	return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptLost,
+	return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptLost,
 		Begun: true, Reason: "silent"})
 }
 
@@ -271,7 +271,7 @@ func TestDiamond(t *testing.T) {
 	h := newHarness(t, map[string]agent{"a": returns(`{"x":1}`)})
 	h.start(t, diamond, `{"n": 3}`)
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, api.RunCompleted, l.Status, l.Why)
 	require.Equal(t, "a completed, b completed, c completed, d completed", statuses(l))
 	require.Equal(t, "a", h.begun[0])
 	require.Equal(t, "d", h.begun[3])
@@ -288,16 +288,16 @@ func TestPlainSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		last        string // what the last step does besides coming after the one before
 		evaluations int
-		status      job.RunStatus
+		status      api.RunStatus
 		why         string
 	}{
-		"a task":          {`task: {type: echo, payload: {b: "${steps.b.output}", x: "${steps.a.output.x}", n: ["${inputs.n}"]}}`, 1, job.RunCompleted, ""},
-		"a wait":          {`wait: {for: 1s}`, 1, job.RunCompleted, ""},
-		"a condition":     {`if: inputs.n == 3, task: {type: echo}`, 2, job.RunCompleted, ""},
-		"an expression":   {`task: {type: echo, payload: "${inputs.n + 1}"}`, 2, job.RunCompleted, ""},
-		"elements":        {`for_each: {count: 2}, task: {type: echo}`, 2, job.RunCompleted, ""},
-		"a capability":    {`task: {type: echo, required_capabilities: [gpu]}`, 2, job.RunCompleted, ""},
-		"a missing value": {`task: {type: echo, payload: "${steps.a.output.y}"}`, 2, job.RunFailed, "step c failed: task.payload: there is no y in what it reads"},
+		"a task":          {`task: {type: echo, payload: {b: "${steps.b.output}", x: "${steps.a.output.x}", n: ["${inputs.n}"]}}`, 1, api.RunCompleted, ""},
+		"a wait":          {`wait: {for: 1s}`, 1, api.RunCompleted, ""},
+		"a condition":     {`if: inputs.n == 3, task: {type: echo}`, 2, api.RunCompleted, ""},
+		"an expression":   {`task: {type: echo, payload: "${inputs.n + 1}"}`, 2, api.RunCompleted, ""},
+		"elements":        {`for_each: {count: 2}, task: {type: echo}`, 2, api.RunCompleted, ""},
+		"a capability":    {`task: {type: echo, required_capabilities: [gpu]}`, 2, api.RunCompleted, ""},
+		"a missing value": {`task: {type: echo, payload: "${steps.a.output.y}"}`, 2, api.RunFailed, "step c failed: task.payload: there is no y in what it reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -326,7 +326,7 @@ func TestPlainStepsWithMuchToFillIn(t *testing.T) {
 	}
 	h := newHarness(t, nil)
 	h.start(t, definition, `{"big": "`+strings.Repeat("x", 200<<10)+`"}`)
-	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 	require.Greater(t, h.evaluations, 1)
 	for n := range steps {
 		require.Len(t, h.inputs[fmt.Sprint("b", n)], 200<<10+2)
@@ -341,7 +341,7 @@ func TestEnds(t *testing.T) {
 		steps  string
 		agents map[string]agent
 		inputs string
-		status job.RunStatus
+		status api.RunStatus
 		want   string
 		why    string
 	}{
@@ -350,127 +350,127 @@ func TestEnds(t *testing.T) {
   b: {after: [a], task: {type: echo}}
   c: {task: {type: echo}}`,
 			agents: map[string]agent{"a": fails(9)},
-			status: job.RunFailed, want: "a failed, b failed, c completed",
+			status: api.RunFailed, want: "a failed, b failed, c completed",
 			why: "step a failed: 2 of 2 attempts failed; last: disk full",
 		},
 		"a failed attempt is tried again": {
 			steps: "  a: {task: {type: echo}}", agents: map[string]agent{"a": fails(1)},
-			status: job.RunCompleted, want: "a completed",
+			status: api.RunCompleted, want: "a completed",
 		},
 		"on_failure skip": {
 			steps: `  a: {task: {type: echo}, on_failure: skip}
   b: {after: [a], task: {type: echo, payload: "${steps.a.status}"}}`,
-			agents: map[string]agent{"a": fails(9)}, status: job.RunCompleted, want: "a skipped, b completed",
+			agents: map[string]agent{"a": fails(9)}, status: api.RunCompleted, want: "a skipped, b completed",
 		},
 		"on_failure partial": {
 			steps: `  a: {task: {type: echo}, on_failure: partial}
   b: {after: [a], task: {type: echo, payload: "${steps.a.error}"}}`,
-			agents: map[string]agent{"a": fails(9)}, status: job.RunPartial, want: "a partial, b completed",
+			agents: map[string]agent{"a": fails(9)}, status: api.RunPartial, want: "a partial, b completed",
 			why: "partial: a",
 		},
 		"an optional step fails alone": {
 			steps: `  a: {task: {type: echo}, optional: true}
   b: {task: {type: echo}}`,
-			agents: map[string]agent{"a": fails(9)}, status: job.RunCompleted, want: "a failed, b completed",
+			agents: map[string]agent{"a": fails(9)}, status: api.RunCompleted, want: "a failed, b completed",
 		},
 		"a condition": {
 			steps: `  a: {task: {type: echo}, if: inputs.yes}
   b: {after: [a], task: {type: echo}}
   c: {after: [b], if: "!inputs.yes", task: {type: echo}}`,
-			inputs: `{"yes": false}`, status: job.RunCompleted, want: "a skipped, b completed, c completed",
+			inputs: `{"yes": false}`, status: api.RunCompleted, want: "a skipped, b completed, c completed",
 		},
 		"a condition that cannot be evaluated": {
 			steps: "  a: {task: {type: echo}, if: inputs.missing}", inputs: "{}",
-			status: job.RunFailed, want: "a failed", why: "step a failed: if: there is no missing in what it reads",
+			status: api.RunFailed, want: "a failed", why: "step a failed: if: there is no missing in what it reads",
 		},
 		"join any": {
 			steps: `  a: {task: {type: echo}, on_failure: skip, optional: true}
   b: {task: {type: echo}, optional: true}
   c: {after: [a, b], join: any, task: {type: echo}, output: {x: result}}`,
-			agents: map[string]agent{"b": fails(9)}, status: job.RunCompleted, want: "a completed, b failed, c completed",
+			agents: map[string]agent{"b": fails(9)}, status: api.RunCompleted, want: "a completed, b failed, c completed",
 		},
 		"for_each": {
 			steps: `  a: {for_each: "[3, 4, 5]", max_parallel: 2, task: {type: echo, payload: "${item * 10 + index}"}, output: {all: results}}
   b: {after: [a], task: {type: echo, payload: "${steps.a.output.all}"}}`,
 			agents: map[string]agent{"a.0": echo, "a.1": echo, "a.2": echo, "b": echo},
-			status: job.RunCompleted, want: "a completed, b completed",
+			status: api.RunCompleted, want: "a completed, b completed",
 		},
 		"for_each tolerates": {
 			steps:  `  a: {for_each: {count: 4}, tolerate: 25%, task: {type: echo}, output: {failed: failed}}`,
-			agents: map[string]agent{"a.2": fails(9)}, status: job.RunPartial, want: "a partial", why: "partial: a",
+			agents: map[string]agent{"a.2": fails(9)}, status: api.RunPartial, want: "a partial", why: "partial: a",
 		},
 		"for_each fails": {
 			steps:  `  a: {for_each: {count: 4}, tolerate: 1, task: {type: echo}}`,
-			agents: map[string]agent{"a.2": fails(9), "a.3": fails(9)}, status: job.RunFailed, want: "a failed",
+			agents: map[string]agent{"a.2": fails(9), "a.3": fails(9)}, status: api.RunFailed, want: "a failed",
 			why: "step a failed: 2 of 4 elements failed; element 2: 2 of 2 attempts failed; last: disk full",
 		},
 		"for_each of nothing": {
 			steps:  `  a: {for_each: "[]", task: {type: echo}, output: {n: results.size()}}`,
-			status: job.RunCompleted, want: "a completed",
+			status: api.RunCompleted, want: "a completed",
 		},
 		"a sink completes the run": {
 			steps: `  a: {task: {type: echo}, terminal_sink: true}
   b: {task: {type: echo}, optional: true}`,
 			agents: map[string]agent{"a": returns(`{"stdout":"log\n{\"complete_run\": {\"ok\": true}}\n"}`),
 				"b": lasts(time.Second, nil)},
-			status: job.RunCompleted, want: "a completed, b failed",
+			status: api.RunCompleted, want: "a completed, b failed",
 		},
 		"a sink completes the run once what it needs has ended": {
 			steps: `  a: {task: {type: echo}, terminal_sink: true}
   b: {task: {type: echo}}`,
 			agents: map[string]agent{"a": returns(`{"complete_run": 1}`), "b": lasts(100*time.Millisecond, nil)},
-			status: job.RunCompleted, want: "a completed, b completed",
+			status: api.RunCompleted, want: "a completed, b completed",
 		},
 		"a sink does not complete a run that fails": {
 			steps: `  a: {task: {type: echo}, terminal_sink: true}
   b: {task: {type: echo}}`,
 			agents: map[string]agent{"a": returns(`{"complete_run": 1}`), "b": fails(9)},
-			status: job.RunFailed, want: "a completed, b failed",
+			status: api.RunFailed, want: "a completed, b failed",
 			why: "step b failed: 2 of 2 attempts failed; last: disk full",
 		},
 		"an old name completes nothing": {
 			steps:  "  a: {task: {type: echo}, terminal_sink: true}",
 			agents: map[string]agent{"a": returns(`{"stdout":"log\n{\"complete_job\": 1}\n"}`)},
-			status: job.RunFailed, want: "a failed",
+			status: api.RunFailed, want: "a failed",
 			why: "step a failed: legacy_name: complete_job is the old name: return complete_step, or, of a step with terminal_sink: true, complete_run",
 		},
 		"only a sink may complete the run": {
 			steps:  "  a: {task: {type: echo}}",
 			agents: map[string]agent{"a": returns(`{"complete_run": 1}`)},
-			status: job.RunFailed, want: "a failed",
+			status: api.RunFailed, want: "a failed",
 			why: "step a failed: not_a_terminal_sink: only a step with terminal_sink: true may return complete_run",
 		},
 		"complete_step": {
 			steps: `  a: {task: {type: echo}}
   b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}`,
 			agents: map[string]agent{"a": returns(`{"stdout":"{\"complete_step\": {\"n\": 7}}"}`)},
-			status: job.RunCompleted, want: "a completed, b completed",
+			status: api.RunCompleted, want: "a completed, b completed",
 		},
 		"an output that cannot be evaluated": {
 			steps: `  a: {task: {type: echo}, output: {x: result.gone}}
   b: {after: [a], task: {type: echo}}`,
-			agents: map[string]agent{"a": returns(`{}`)}, status: job.RunFailed, want: "a failed, b failed",
+			agents: map[string]agent{"a": returns(`{}`)}, status: api.RunFailed, want: "a failed, b failed",
 			why: "step a failed: output.x: there is no gone in what it reads",
 		},
 		"a result that is too large": {
 			steps:  `  a: {task: {type: echo}, result_limit: 1KiB}`,
 			agents: map[string]agent{"a": returns(`"` + strings.Repeat("x", 2000) + `"`)},
-			status: job.RunFailed, want: "a failed",
+			status: api.RunFailed, want: "a failed",
 			why: "step a failed: its result has 2002 bytes, and result_limit allows 1024: write result_limit: 1MiB, or return where the data is, as a path or a key",
 		},
 		"a wait": {
 			steps: `  a: {wait: {for: 2h}}
   b: {after: [a], wait: {until: "'2000-01-01T00:00:00+24:00'"}} # which JSON cannot hold
   c: {after: [b], task: {type: echo}}`,
-			status: job.RunCompleted, want: "a completed, b completed, c completed",
+			status: api.RunCompleted, want: "a completed, b completed, c completed",
 		},
 		"a deadline of a step": {
 			steps: `  a: {task: {type: echo}, deadline: 1s}`, agents: map[string]agent{"a": lasts(3*time.Second, nil)},
-			status: job.RunFailed, want: "a failed", why: "step a failed: its deadline of 1s passed",
+			status: api.RunFailed, want: "a failed", why: "step a failed: its deadline of 1s passed",
 		},
 		"an idempotent step is moved": {
 			steps: "  a: {task: {type: echo}}", agents: map[string]agent{"a": lost},
-			status: job.RunCompleted, want: "a completed",
+			status: api.RunCompleted, want: "a completed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -504,16 +504,16 @@ func TestPoliciesInForce(t *testing.T) {
 	l := h.outcome(t)
 	l.Show(begun)
 	a, b := l.Entry("a"), l.Entry("b")
-	require.Equal(t, &job.StepPolicy{Timeout: fleet.Duration(5 * time.Minute), BeaconTimeout: fleet.Duration(30 * time.Second),
-		Retry: &fleet.RetryPolicy{MaxAttempts: 7, MaxTransfers: fleet.DefaultMaxTransfers, InitialInterval: fleet.Duration(time.Second),
-			MaxInterval: fleet.Duration(fleet.DefaultMaxInterval)}, OnFailure: job.FailRun}, a.Policy)
+	require.Equal(t, &api.StepPolicy{Timeout: api.Duration(5 * time.Minute), BeaconTimeout: api.Duration(30 * time.Second),
+		Retry: &api.RetryPolicy{MaxAttempts: 7, MaxTransfers: api.DefaultMaxTransfers, InitialInterval: api.Duration(time.Second),
+			MaxInterval: api.Duration(api.DefaultMaxInterval)}, OnFailure: api.FailRun}, a.Policy)
 	require.Equal(t, begun.Add(5*time.Minute), *a.Attempts[0].DeadlineAt)
 	require.Empty(t, a.RecoveryStatus, "it has no recovery")
 	require.Nil(t, b.Policy.Retry)
 	require.Equal(t, 4, *b.Policy.Recovery.Restart.Attempts)
 	require.Equal(t, 24*time.Hour, b.Policy.Recovery.Restart.Interval.Std(), "a default")
-	require.Equal(t, job.FailSkip, b.Policy.OnFailure)
-	require.Equal(t, begun.Add(fleet.DefaultTaskTimeout), *b.Elements[0].Attempts[0].DeadlineAt)
+	require.Equal(t, api.FailSkip, b.Policy.OnFailure)
+	require.Equal(t, begun.Add(api.DefaultTaskTimeout), *b.Elements[0].Attempts[0].DeadlineAt)
 	require.Equal(t, "ok", b.Elements[0].RecoveryStatus)
 	require.Equal(t, time.Minute, l.Entry("c").Policy.Timeout.Std())
 	require.Nil(t, l.Entry("d").Policy)
@@ -559,10 +559,10 @@ func TestLimits(t *testing.T) {
 			h.start(t, head+"steps:\n"+c.steps, `{"v": `+c.input+`}`)
 			l := h.outcome(t)
 			if c.why == "" {
-				require.Equal(t, job.RunCompleted, l.Status, l.Why)
+				require.Equal(t, api.RunCompleted, l.Status, l.Why)
 				return
 			}
-			require.Equal(t, job.RunFailed, l.Status)
+			require.Equal(t, api.RunFailed, l.Status)
 			require.Regexp(t, `^step s\d+ failed: `, l.Why)
 			_, why, _ := strings.Cut(l.Why, " failed: ")
 			require.Equal(t, c.why, why)
@@ -579,7 +579,7 @@ func echo(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	type act struct {
-		action job.StepAction
+		action api.StepAction
 		output string
 	}
 	const failing = "  a: {task: {type: echo}, on_failure: hold, retry: {max_attempts: 1}}\n  b: {after: [a], task: {type: echo, payload: \"${steps.a.output}\"}}"
@@ -591,12 +591,12 @@ func TestPeople(t *testing.T) {
 		want  string
 		saw   string // what b got
 	}{
-		"approve":  {asking, act{action: job.ApproveStep}, "step a: publish 3?", "a completed, b completed", ""},
-		"reject":   {asking, act{action: job.RejectStep}, "step a: publish 3?", "a failed, b failed", ""},
-		"skip":     {failing, act{action: job.SkipStep}, heldWhy, "a skipped, b completed", "null"},
-		"complete": {failing, act{job.CompleteStep, `{"by":"hand"}`}, heldWhy, "a completed, b completed", `{"by":"hand"}`},
-		"fail":     {failing, act{action: job.FailStep}, heldWhy, "a failed, b failed", ""},
-		"retry":    {failing, act{action: job.RetryStep}, heldWhy, "a completed, b completed", `"at last"`},
+		"approve":  {asking, act{action: api.ApproveStep}, "step a: publish 3?", "a completed, b completed", ""},
+		"reject":   {asking, act{action: api.RejectStep}, "step a: publish 3?", "a failed, b failed", ""},
+		"skip":     {failing, act{action: api.SkipStep}, heldWhy, "a skipped, b completed", "null"},
+		"complete": {failing, act{api.CompleteStep, `{"by":"hand"}`}, heldWhy, "a completed, b completed", `{"by":"hand"}`},
+		"fail":     {failing, act{action: api.FailStep}, heldWhy, "a failed, b failed", ""},
+		"retry":    {failing, act{action: api.RetryStep}, heldWhy, "a completed, b completed", `"at last"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -605,7 +605,7 @@ func TestPeople(t *testing.T) {
 			var refused *workflowtest.Answer
 			h.RegisterDelayedCallback(func() {
 				before = h.view(t)
-				refused = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: job.ApproveStep})
+				refused = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: api.ApproveStep})
 				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: c.act.action,
 					Output:     json.RawMessage(c.act.output),
 					RunRequest: contract.RunRequest{By: "ann", Reason: "checked by hand"}})
@@ -613,7 +613,7 @@ func TestPeople(t *testing.T) {
 			h.start(t, head+"steps:\n"+c.steps+"\n", `{"n": 3}`)
 			l := h.outcome(t)
 			require.True(t, refused.Refused)
-			require.Equal(t, job.RunBlocked, before.Status)
+			require.Equal(t, api.RunBlocked, before.Status)
 			require.Equal(t, c.why, before.Why)
 			require.Equal(t, c.want, statuses(l))
 			require.Equal(t, "ann", l.Decisions[0].By)
@@ -638,14 +638,14 @@ func TestMarksOfWaitingRuns(t *testing.T) {
 		return true
 	})).Return(nil)
 	h.RegisterDelayedCallback(func() {
-		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.ApproveStep})
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: api.ApproveStep})
 	}, 2*time.Hour)
 	_, plan, err := flow.Read("job.yaml", []byte(head+"steps:\n  a: {approve: {message: \"publish?\"}}\n"))
 	require.NoError(t, err)
 	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: contract.RunWorkflowID("build-1")})
 	h.ExecuteWorkflow(contract.RunWorkflow, contract.RunInput{Plan: *plan, StartAt: h.Now().Add(time.Hour)})
-	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
-	require.Equal(t, []string{string(contract.RunWaiting), string(job.RunBlocked), ""}, marks)
+	require.Equal(t, api.RunCompleted, h.outcome(t).Status)
+	require.Equal(t, []string{string(contract.RunWaiting), string(api.RunBlocked), ""}, marks)
 }
 
 // A run of a job with required services begins when each of them has a healthy instance.
@@ -656,14 +656,14 @@ func TestARunWaitsForRequiredServices(t *testing.T) {
 		fails   bool // these looks
 		more    string
 		cancel  bool
-		want    job.RunStatus
+		want    api.RunStatus
 	}{
-		"they come":                           {lacking: 3, want: job.RunCompleted},
-		"they are there":                      {want: job.RunCompleted},
-		"the deadline passes":                 {lacking: 1000, more: "deadline: 10m\n", want: job.RunFailed},
-		"looks fail, and somebody cancels it": {lacking: 1000, fails: true, cancel: true, want: job.RunCancelled},
-		"looks fail, and the deadline passes": {lacking: 1000, fails: true, more: "deadline: 10m\n", want: job.RunFailed},
-		"somebody cancels it":                 {lacking: 1000, cancel: true, want: job.RunCancelled},
+		"they come":                           {lacking: 3, want: api.RunCompleted},
+		"they are there":                      {want: api.RunCompleted},
+		"the deadline passes":                 {lacking: 1000, more: "deadline: 10m\n", want: api.RunFailed},
+		"looks fail, and somebody cancels it": {lacking: 1000, fails: true, cancel: true, want: api.RunCancelled},
+		"looks fail, and the deadline passes": {lacking: 1000, fails: true, more: "deadline: 10m\n", want: api.RunFailed},
+		"somebody cancels it":                 {lacking: 1000, cancel: true, want: api.RunCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -682,7 +682,7 @@ func TestARunWaitsForRequiredServices(t *testing.T) {
 			h.RegisterDelayedCallback(func() {
 				if c.lacking > 0 {
 					l := h.view(t)
-					require.Equal(t, job.RunBlocked, l.Status)
+					require.Equal(t, api.RunBlocked, l.Status)
 					require.Equal(t, "it waits until a healthy instance of each required service is there: none of db", l.Why)
 				}
 				if c.cancel {
@@ -691,8 +691,8 @@ func TestARunWaitsForRequiredServices(t *testing.T) {
 			}, map[bool]time.Duration{false: 3 * time.Second, true: time.Minute}[c.fails])
 			h.start(t, head+c.more+"requires: {services: [db]}\nsteps:\n  a: {task: {type: echo}}\n", "")
 			require.Equal(t, c.want, h.outcome(t).Status)
-			require.Equal(t, c.want == job.RunCompleted, len(h.begun) == 1)
-			if c.want == job.RunCompleted {
+			require.Equal(t, c.want == api.RunCompleted, len(h.begun) == 1)
+			if c.want == api.RunCompleted {
 				require.Equal(t, c.lacking+1, looks)
 			}
 		})
@@ -708,19 +708,19 @@ func TestUnmarked(t *testing.T) {
 	var refused *workflowtest.Answer
 	h.RegisterDelayedCallback(func() {
 		l := h.view(t)
-		require.Equal(t, job.RunBlocked, l.Status)
-		require.Equal(t, job.StepBlocked, l.Entry("b").Status)
+		require.Equal(t, api.RunBlocked, l.Status)
+		require.Equal(t, api.StepBlocked, l.Entry("b").Status)
 		require.Contains(t, l.Entry("b").Why, "may have begun this unmarked task")
-		review := contract.ReviewRequest{Decision: fleet.ReviewCompleted, Result: json.RawMessage(`1`)}
+		review := contract.ReviewRequest{Decision: api.ReviewCompleted, Result: json.RawMessage(`1`)}
 		refused = h.update(contract.ReviewUpdate.Name, review)
 		review.Task = "b"
 		h.update(contract.ReviewUpdate.Name, review)
 	}, time.Hour)
 	h.start(t, "job: build\ncluster: default\nsteps:\n  a: {task: {type: echo, payload: \"${run.id}\"}}\n  b: {task: {type: echo}}\n", "")
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, api.RunCompleted, l.Status, l.Why)
 	require.True(t, refused.Refused, "no task was named")
-	require.Equal(t, fleet.Unmarked, l.Entry("a").Safety)
+	require.Equal(t, api.Unmarked, l.Entry("a").Safety)
 }
 
 // A pause stops what may begin again, lets the rest finish, and begins nothing; a cancel ends all.
@@ -729,7 +729,7 @@ func TestPauseAndCancel(t *testing.T) {
 	steps := `  a: {task: {type: echo}}
   b: {task: {type: echo}, safety: at_most_once}
   c: {after: [b], task: {type: echo}}`
-	for name, mode := range map[string]job.PauseMode{"stop": job.PauseStop, "finish": job.PauseFinish} {
+	for name, mode := range map[string]api.PauseMode{"stop": api.PauseStop, "finish": api.PauseFinish} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stopped := make(chan struct{})
@@ -739,7 +739,7 @@ func TestPauseAndCancel(t *testing.T) {
 				h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: mode,
 					RunRequest: contract.RunRequest{By: "ann", Reason: "new disks"}})
 			}, 50*time.Millisecond)
-			if mode == job.PauseStop {
+			if mode == api.PauseStop {
 				h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
 			}
 			h.RegisterDelayedCallback(func() {
@@ -748,13 +748,13 @@ func TestPauseAndCancel(t *testing.T) {
 			}, time.Hour)
 			h.start(t, head+"steps:\n"+steps+"\n", "")
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
-			require.Equal(t, job.RunPaused, paused.Status)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunPaused, paused.Status)
 			require.Equal(t, "new disks", paused.Why)
-			require.Equal(t, job.StepCompleted, paused.Entry("b").Status, "it may not begin again, so it finishes")
+			require.Equal(t, api.StepCompleted, paused.Entry("b").Status, "it may not begin again, so it finishes")
 			require.NotContains(t, paused.Entry("c").Status, "queued")
-			if mode == job.PauseStop {
-				require.Equal(t, job.StepQueued, paused.Entry("a").Status)
+			if mode == api.PauseStop {
+				require.Equal(t, api.StepQueued, paused.Entry("a").Status)
 				require.JSONEq(t, `"resumed"`, string(l.Entry("a").Output))
 			} else {
 				require.JSONEq(t, `"done"`, string(l.Entry("a").Output))
@@ -767,15 +767,15 @@ func TestPauseAndCancel(t *testing.T) {
 		stopped := make(chan struct{})
 		h := newHarness(t, map[string]agent{"a": lasts(time.Hour, stopped)})
 		h.RegisterDelayedCallback(func() {
-			h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: job.PauseStop})
+			h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: api.PauseStop})
 		}, 50*time.Millisecond)
 		h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
 		h.RegisterDelayedCallback(func() {
-			require.Equal(t, job.RunPaused, h.view(t).Status)
+			require.Equal(t, api.RunPaused, h.view(t).Status)
 			h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{})
 		}, time.Hour)
 		h.start(t, head+"steps: {a: {task: {type: echo}}}\n", "")
-		require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+		require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 	})
 	t.Run("cancel", func(t *testing.T) {
 		t.Parallel()
@@ -787,7 +787,7 @@ func TestPauseAndCancel(t *testing.T) {
 		h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
 		h.start(t, head+"steps:\n"+steps+"\n", "")
 		l := h.outcome(t)
-		require.Equal(t, job.RunCancelled, l.Status)
+		require.Equal(t, api.RunCancelled, l.Status)
 		require.Equal(t, "not needed", l.Why)
 		require.Equal(t, "a failed, b failed, c skipped", statuses(l))
 	})
@@ -807,16 +807,16 @@ func TestARunThatWasChangedOftenCanBeCancelled(t *testing.T) {
 	h.RegisterDelayedCallback(func() {
 		for i := range asked {
 			priorities = append(priorities, h.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{
-				ForTask: contract.ForTask{Task: "a"}, Priority: fleet.PriorityHigh + fleet.Priority(i%2)}))
+				ForTask: contract.ForTask{Task: "a"}, Priority: api.PriorityHigh + api.Priority(i%2)}))
 			pauses = append(pauses, h.update(contract.PauseRunUpdate.Name,
-				contract.PauseRunRequest{Mode: job.PauseFinish}))
+				contract.PauseRunRequest{Mode: api.PauseFinish}))
 			resumptions = append(resumptions, h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{}))
 		}
 		cancelled = h.update(contract.CancelRunUpdate.Name, contract.RunRequest{Reason: "enough"})
 	}, 50*time.Millisecond)
 	h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
 	h.start(t, head+"steps: {a: {task: {type: echo}}}\n", "")
-	require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+	require.Equal(t, api.RunCancelled, h.outcome(t).Status)
 	require.False(t, cancelled.Refused)
 	taken := 0
 	for _, a := range slices.Concat(priorities, pauses, resumptions) {
@@ -839,9 +839,9 @@ func TestARunWhoseStepIsGivenUpOftenCanBeCancelled(t *testing.T) {
 	for part := range 6 { // the environment takes 1,000 updates at a time
 		h.RegisterDelayedCallback(func() {
 			for n := range 100 {
-				fails = append(fails, h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: []job.StepAction{job.FailStep, job.RejectStep}[n%2]}))
+				fails = append(fails, h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: []api.StepAction{api.FailStep, api.RejectStep}[n%2]}))
 				retries = append(retries, h.update(contract.StepUpdate.Name,
-					contract.StepRequest{Step: "b", Action: job.RetryStep}))
+					contract.StepRequest{Step: "b", Action: api.RetryStep}))
 			}
 		}, time.Duration(1+part)*50*time.Millisecond)
 	}
@@ -850,7 +850,7 @@ func TestARunWhoseStepIsGivenUpOftenCanBeCancelled(t *testing.T) {
 	}, 350*time.Millisecond)
 	h.RegisterDelayedCallback(func() { close(stopped) }, 400*time.Millisecond)
 	h.start(t, head+"steps: {a: {task: {type: echo}}, b: {approve: {message: go}}}\n", "")
-	require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+	require.Equal(t, api.RunCancelled, h.outcome(t).Status)
 	require.False(t, fails[499].Refused)
 	require.False(t, retries[499].Refused)
 	require.True(t, fails[500].Refused)
@@ -960,7 +960,7 @@ func TestContinuesWithWhatTemporalTakes(t *testing.T) {
 		var again *workflow.ContinueAsNewError
 		if !errors.As(h.GetWorkflowError(), &again) {
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
 			break
 		}
 		continued++
@@ -977,12 +977,12 @@ func TestSkippedWhileEvaluated(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, nil)
 	h.RegisterDelayedCallback(func() {
-		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.SkipStep,
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: api.SkipStep,
 			RunRequest: contract.RunRequest{By: "ann"}})
 	}, 20*time.Millisecond)
 	h.start(t, head+"steps:\n  a: {task: {type: placed-slowly}}\n  b: {after: [a], task: {type: echo}}\n", "")
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, api.RunCompleted, l.Status, l.Why)
 	require.Equal(t, "a skipped, b completed", statuses(l))
 	require.Equal(t, []string{"b"}, h.begun)
 }
@@ -1009,12 +1009,12 @@ steps:
   c: {after: [b], task: {type: echo}}
 `, "")
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
 			require.Equal(t, []int{220, 220_000, 2}, []int{l.Tokens, l.MicroUSD, l.Budgets})
 			for n, step := range []string{"b", "c"} {
-				require.Equal(t, job.RunPaused, paused[n].Status)
+				require.Equal(t, api.RunPaused, paused[n].Status)
 				require.Contains(t, paused[n].Why, fmt.Sprintf("its models have taken %d tokens", 110*(n+1)))
-				require.Equal(t, job.StepReady, paused[n].Entry(step).Status, "it has not begun")
+				require.Equal(t, api.StepReady, paused[n].Entry(step).Status, "it has not begun")
 			}
 		})
 	}
@@ -1030,21 +1030,21 @@ func TestRoutesOfAStep(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked = append(asked, in.Spec.Provider)
-		var payload struct{ Route fleet.Route }
+		var payload struct{ Route api.Route }
 		if json.Unmarshal(in.Spec.Payload, &payload) != nil || payload.Route.Provider != in.Spec.Provider ||
 			!slices.Contains(in.Spec.RequiredCapabilities, "model."+in.Spec.Provider) {
 			return contract.AttemptReport{}, errors.New("the attempt does not know its route")
 		}
 		if in.Spec.Provider == "north" {
-			return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+			return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptFailed,
 				Begun: true, Reason: "no such key", ErrorType: "auth"})
 		}
 		return returns(fmt.Sprintf(`{"n": %d}`, len(asked)))(ctx, in)
 	}})
 	h.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
 	h.RegisterDelayedCallback(func() {
-		require.Equal(t, job.RunBlocked, h.view(t).Status)
-		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.RetryStep})
+		require.Equal(t, api.RunBlocked, h.view(t).Status)
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: api.RetryStep})
 	}, time.Hour)
 	h.start(t, head+`steps:
   a:
@@ -1052,7 +1052,7 @@ func TestRoutesOfAStep(t *testing.T) {
     check: {rules: [{that: "result.n > 4", else: "more"}], correct: {attempts: 1}}
 `, "")
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, api.RunCompleted, l.Status, l.Why)
 	require.Equal(t, []string{"north", "south", "south", "north", "south"}, asked)
 	require.Equal(t, "south", l.Entry("a").Attempts[4].Route.Provider)
 }
@@ -1068,7 +1068,7 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 		h.turnless = 10
 		began := h.Now()
 		h.start(t, definition, "")
-		require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+		require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 		require.Equal(t, 11, h.evaluations)
 		require.Greater(t, h.Now().Sub(began), 2*time.Minute)
 	})
@@ -1091,7 +1091,7 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 			}, 2*time.Second)
 			h.start(t, head+"steps:\n  a: {task: {type: echo, payload: {}}, output: {x: result}}\n", "")
 			l := h.outcome(t)
-			require.Equal(t, job.RunCancelled, l.Status)
+			require.Equal(t, api.RunCancelled, l.Status)
 			require.NotEmpty(t, l.Entry("a").Output)
 			require.LessOrEqual(t, h.evaluations, 12)
 			require.Greater(t, h.Now().Sub(cancelledAt), 20*time.Second, "it waits between them")
@@ -1107,7 +1107,7 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 		}, 10*time.Minute)
 		began := h.Now()
 		h.start(t, definition, "")
-		require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+		require.Equal(t, api.RunCancelled, h.outcome(t).Status)
 		require.Less(t, h.evaluations, 30)
 		require.Less(t, h.Now().Sub(began), 10*time.Minute+time.Second)
 	})
@@ -1130,7 +1130,7 @@ func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
 		var again *workflow.ContinueAsNewError
 		if !errors.As(h.GetWorkflowError(), &again) {
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
 			require.NotNil(t, in.Carried, "it has continued")
 			require.Len(t, l.Entry("a").Attempts, 5)
 			require.Equal(t, 5, begun)
@@ -1204,7 +1204,7 @@ func TestLargeResultsGoInTurns(t *testing.T) {
 				h.byKey[fmt.Sprint("a.", n)] = play
 			}
 			h.start(t, head+"steps: {a: {for_each: {count: "+strconv.Itoa(job.MaxInline)+"}, max_parallel: 100, result_limit: "+limit+", task: {type: echo}}}\n", `{}`)
-			require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+			require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 			require.LessOrEqual(t, peak, most)
 			require.Greater(t, peak, most/2)
 		})
@@ -1224,9 +1224,9 @@ func TestCompletingByHandKeepsToTheBounds(t *testing.T) {
 	h := newHarness(t, agents)
 	var refused, skipped *workflowtest.Answer
 	h.RegisterDelayedCallback(func() {
-		refused = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "held", Action: job.CompleteStep,
+		refused = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "held", Action: api.CompleteStep,
 			Output: json.RawMessage(`"1"`)})
-		skipped = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "held", Action: job.SkipStep})
+		skipped = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "held", Action: api.SkipStep})
 	}, time.Hour)
 	h.start(t, definition, `{}`)
 	require.True(t, refused.Refused)

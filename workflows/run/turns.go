@@ -7,8 +7,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -18,7 +18,7 @@ var talkFull = fmt.Sprintf("its conversation has more than %d KiB: have its tool
 	"or lower max_turns", mesh.MaxTalkBytes>>10)
 
 // say adds to the conversation of a step's model. It reports whether that has room.
-func (r *run) say(step string, messages ...mesh.Message) (ok bool) {
+func (r *run) say(step string, messages ...api.ModelMessage) (ok bool) {
 	if r.talks == nil {
 		r.talks = map[string]mesh.Talk{}
 	}
@@ -30,7 +30,7 @@ func (r *run) say(step string, messages ...mesh.Message) (ok bool) {
 func (r *run) call(ctx workflow.Context, s *job.PlannedStep, calls []contract.StepCall, result json.RawMessage) {
 	e, now := r.ledger.Entry(s.ID), workflow.Now(ctx)
 	answer := mesh.ReadAnswer(result)
-	answer.ToolCalls = make([]mesh.ToolCall, len(calls))
+	answer.ToolCalls = make([]api.ToolCall, len(calls))
 	for i := range calls {
 		answer.ToolCalls[i] = calls[i].ToolCall
 	}
@@ -51,7 +51,7 @@ func (r *run) call(ctx workflow.Context, s *job.PlannedStep, calls []contract.St
 }
 
 // endElements ends a step when all of its elements have ended; with tools, its model is asked again.
-func (r *run) endElements(e *job.Entry, s *job.PlannedStep, now time.Time) {
+func (r *run) endElements(e *api.StepEntry, s *job.PlannedStep, now time.Time) {
 	if len(s.Tools) == 0 {
 		job.EndElements(e, s, now)
 		return
@@ -82,7 +82,7 @@ func (r *run) endElements(e *job.Entry, s *job.PlannedStep, now time.Time) {
 // hear tells a step's model what a person says who has the step run again. Its tools are not called again for that.
 func (r *run) hear(s *job.PlannedStep, reason string) {
 	if len(s.Tools) > 0 && reason != "" {
-		r.say(s.ID, mesh.Message{Role: "user", Content: reason}) // without room for it, the model does without
+		r.say(s.ID, api.ModelMessage{Role: "user", Content: reason}) // without room for it, the model does without
 	}
 }
 
@@ -93,8 +93,8 @@ func (r *run) takeTurn(b *contract.BegunStep) {
 		return
 	}
 	spec := &b.Tasks[0].Spec
-	if spec.Payload = r.talks[s.ID].Into(spec.Payload, s.Tools); len(spec.Payload) > fleet.MaxPayloadBytes {
+	if spec.Payload = r.talks[s.ID].Into(spec.Payload, s.Tools); len(spec.Payload) > api.MaxPayloadBytes {
 		b.Error = fmt.Sprintf("its conversation has more than %d MiB: begin it with less, or have its tools return less",
-			fleet.MaxPayloadBytes>>20)
+			api.MaxPayloadBytes>>20)
 	}
 }

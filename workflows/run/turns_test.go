@@ -16,10 +16,9 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
-	"mainstay.dev/mainstay/mesh"
 )
 
 // desk is a job whose model has two tools.
@@ -44,11 +43,11 @@ func calls(list ...string) string {
 // model is one that gives these answers, one after another, and keeps the conversations that it was asked with.
 type model struct {
 	answers []string
-	asked   [][]mesh.Message
+	asked   [][]api.ModelMessage
 }
 
 func (m *model) play(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
-	var payload struct{ Messages []mesh.Message }
+	var payload struct{ Messages []api.ModelMessage }
 	if err := json.Unmarshal(in.Spec.Payload, &payload); err != nil {
 		return contract.AttemptReport{}, err
 	}
@@ -57,7 +56,7 @@ func (m *model) play(ctx context.Context, in contract.RunTaskInput) (contract.At
 }
 
 // talk is a conversation in short.
-func talk(messages []mesh.Message) string {
+func talk(messages []api.ModelMessage) string {
 	var all []string
 	for _, m := range messages {
 		text := m.Role + " " + m.Content
@@ -75,7 +74,7 @@ func talk(messages []mesh.Message) string {
 // reports is a tool that reports an error of a type.
 func reports(kind, why string) agent {
 	return func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
-		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: api.AttemptFailed,
 			Begun: true, Final: true, ErrorType: kind, Reason: why})
 	}
 }
@@ -93,16 +92,16 @@ func TestTurns(t *testing.T) {
 		"ask.4": reports(fleet.ErrorTool, "it is closed")})
 	h.start(t, head+desk+"  after: {after: [ask], task: {type: echo, payload: \"${steps.ask.output.text}\"}}\n", "")
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, api.RunCompleted, l.Status, l.Why)
 	require.Equal(t, []string{"ask", "ask.0", "ask", "ask.4", "ask", "after"}, h.begun)
 	ask := l.Entry("ask")
 	require.Equal(t, []int{2, 5, 3, 121}, []int{ask.Turns, len(ask.Elements), len(ask.Attempts), l.Tokens})
 	require.JSONEq(t, `"done"`, string(h.inputs["after"]))
 	require.JSONEq(t, `{"server":"desk","tool":"find","arguments":{"text":"printer"}}`, string(h.inputs["ask.0"]))
 	find, comment := h.specs["ask.0"], h.specs["ask.4"]
-	require.Equal(t, []string{fleet.ToolTask, "mcp.desk", "idempotent"},
+	require.Equal(t, []string{api.ToolTask, "mcp.desk", "idempotent"},
 		[]string{find.Type, find.RequiredCapabilities[0], string(find.RetrySafety)})
-	require.Equal(t, fleet.AtMostOnce, comment.RetrySafety)
+	require.Equal(t, api.AtMostOnce, comment.RetrySafety)
 	second := strings.Split(talk(m.asked[1]), "\n")
 	require.Equal(t, []string{"user hi", "assistant c0 find,c1 find,c2 drop,c3 comment,", "tool T-7", "T-8"}, second[:4])
 	require.Contains(t, second[4], "failed tool it was not called: the arguments are not valid: missing property 'text'")
@@ -145,15 +144,15 @@ func TestTurnsEnd(t *testing.T) {
 			h := newHarness(t, byKey)
 			h.RegisterDelayedCallback(func() {
 				l := h.view(t)
-				require.Equal(t, job.RunBlocked, l.Status)
+				require.Equal(t, api.RunBlocked, l.Status)
 				require.Contains(t, l.Why, test.blocks)
 				h.begun = append(h.begun, "|")
-				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "ask", Action: job.RetryStep,
+				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "ask", Action: api.RetryStep,
 					RunRequest: contract.RunRequest{By: "ann", Reason: "go on"}})
 			}, time.Hour)
 			h.start(t, head+desk+"    on_failure: hold\n", "")
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
 			require.Equal(t, test.begun, strings.Join(h.begun, " "))
 			require.True(t, strings.HasSuffix(talk(m.asked[len(m.asked)-1]), test.heard), talk(m.asked[len(m.asked)-1]))
 		})
@@ -167,7 +166,7 @@ func TestTurnsAreChecked(t *testing.T) {
 	h := newHarness(t, map[string]agent{"ask": m.play})
 	h.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
 	h.start(t, head+desk+"    check: {rules: [{that: size(result.text) > 5, else: too short}], correct: {attempts: 1}}\n", "")
-	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 	require.Equal(t, []string{"ask", "ask.0", "ask", "ask", "ask.1", "ask"}, h.begun)
 	last := talk(m.asked[3])
 	require.Contains(t, last, "assistant short\nuser Your answer was not accepted:\n- too short\n")
@@ -189,7 +188,7 @@ func TestTurnsContinueAsNew(t *testing.T) {
 			})
 		}
 		h.RegisterDelayedCallback(func() {
-			require.Equal(t, job.RunPaused, h.view(t).Status)
+			require.Equal(t, api.RunPaused, h.view(t).Status)
 			h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{By: "ann"})
 		}, time.Hour)
 		h.startWith(t, head+"budget: {tokens: 100}\n"+desk, in)
@@ -197,7 +196,7 @@ func TestTurnsContinueAsNew(t *testing.T) {
 		var again *workflow.ContinueAsNewError
 		if !errors.As(h.GetWorkflowError(), &again) {
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
 			require.Equal(t, 1, l.Budgets)
 			require.GreaterOrEqual(t, n, 3)
 			require.Equal(t, []string{"ask", "ask.0", "ask.1", "ask", "ask.2", "ask"}, begun)
@@ -231,11 +230,11 @@ func TestTurnsAreCancelled(t *testing.T) {
 			}
 			h.start(t, head+desk+deadline, "")
 			l := h.outcome(t)
-			require.Equal(t, map[bool]job.RunStatus{false: job.RunCancelled, true: job.RunFailed}[late], l.Status, l.Why)
+			require.Equal(t, map[bool]api.RunStatus{false: api.RunCancelled, true: api.RunFailed}[late], l.Status, l.Why)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			require.Equal(t, []string{"ask", "ask.0"}, h.begun)
-			require.True(t, slices.Contains([]job.StepStatus{job.StepSkipped, job.StepFailed}, l.Entry("ask").Status))
+			require.True(t, slices.Contains([]api.StepStatus{api.StepSkipped, api.StepFailed}, l.Entry("ask").Status))
 		})
 	}
 }

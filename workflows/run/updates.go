@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
@@ -53,7 +54,7 @@ func counted[In any](
 }
 
 // repeats reports whether a step can be asked for this without end: it can be retried after it.
-func repeats(a job.StepAction) bool { return a == job.FailStep || a == job.RejectStep }
+func repeats(a api.StepAction) bool { return a == api.FailStep || a == api.RejectStep }
 
 // mayActOn refuses what is asked of a step that does not allow it.
 func (r *run) mayActOn(req contract.StepRequest) error {
@@ -91,17 +92,17 @@ func (r *run) mayAct() error {
 	return nil
 }
 
-func decision(ctx workflow.Context, action string, req contract.RunRequest) job.Decision {
-	return job.Decision{Action: action, By: req.By, Reason: req.Reason, At: workflow.Now(ctx)}
+func decision(ctx workflow.Context, action string, req contract.RunRequest) api.Decision {
+	return api.Decision{Action: action, By: req.By, Reason: req.Reason, At: workflow.Now(ctx)}
 }
 
 func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) error {
 	d := decision(ctx, "pause", req.RunRequest)
 	r.ledger.Decide(d)
-	r.ledger.Paused = &job.RunPause{Mode: req.Mode, Decision: d}
+	r.ledger.Paused = &api.RunPause{Mode: req.Mode, Decision: d}
 	for _, w := range r.open {
 		if w.delivery != nil {
-			w.delivery.Suspend(req.Mode != job.PauseFinish)
+			w.delivery.Suspend(req.Mode != api.PauseFinish)
 		}
 	}
 	r.tellArrays(ctx, contract.ArrayRequest{Action: contract.PauseArray, By: req.By, Reason: req.Reason})
@@ -115,7 +116,7 @@ func (r *run) heedBudget(ctx workflow.Context, begin []string) {
 	if waits && r.ledger.Paused == nil && r.ledger.Cancel == nil && r.ledger.OverBudget(&r.in.Plan) {
 		why := fmt.Sprintf("its models have taken %d tokens, and its budget is used up: resume gives it %s more",
 			r.ledger.Tokens, r.in.Plan.Budget)
-		_ = r.pause(ctx, contract.PauseRunRequest{Mode: job.PauseFinish, RunRequest: contract.RunRequest{Reason: why}})
+		_ = r.pause(ctx, contract.PauseRunRequest{Mode: api.PauseFinish, RunRequest: contract.RunRequest{Reason: why}})
 	}
 }
 
@@ -152,7 +153,7 @@ func (r *run) act(ctx workflow.Context, req contract.StepRequest) error {
 		req.Output = job.CorrectionOf(r.ledger.Entry(req.Step), req.Attempt).Output
 	}
 	r.ledger.Act(&r.in.Plan, req.Step, req.Action, req.Reason, req.Output, d.At)
-	if req.Action == job.RetryStep {
+	if req.Action == api.RetryStep {
 		r.hear(r.in.Plan.Step(req.Step), req.Reason)
 	}
 	if r.ledger.Entry(req.Step).Status.Through() {

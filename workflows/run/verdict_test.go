@@ -13,9 +13,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/job"
 )
 
 // TestVerdicts has an agent check what the schema accepts: what it says is corrected, and nothing begins before it has
@@ -32,7 +31,7 @@ func TestVerdicts(t *testing.T) {
 			answer := answers[calls]
 			if calls++; answer == "" {
 				return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-2",
-					Outcome: fleet.AttemptFailed, Begun: true, Reason: "no power"})
+					Outcome: api.AttemptFailed, Begun: true, Reason: "no power"})
 			}
 			return returns(answer)(ctx, in)
 		}
@@ -41,26 +40,26 @@ func TestVerdicts(t *testing.T) {
 	for name, test := range map[string]struct {
 		judge     agent
 		check     string
-		status    job.RunStatus // if it blocks: once a person has taken result 1
+		status    api.RunStatus // if it blocks: once a person has taken result 1
 		blocks    string
 		begun     []string
 		feedback  string
 		corrected int
 	}{
-		"valid": {says(valid), "", job.RunCompleted, "", []string{"a", "a.check", "b"}, "", 0},
-		"corrected": {says(wrong, valid), "", job.RunCompleted, "", []string{"a", "a.check", "a", "a.check", "b"},
+		"valid": {says(valid), "", api.RunCompleted, "", []string{"a", "a.check", "b"}, "", 0},
+		"corrected": {says(wrong, valid), "", api.RunCompleted, "", []string{"a", "a.check", "a", "a.check", "b"},
 			"too small", 1},
-		"of a model": {says(`{"text":"…","output":`+wrong+`}`, `{"output":`+valid+`}`), "", job.RunCompleted, "",
+		"of a model": {says(`{"text":"…","output":`+wrong+`}`, `{"output":`+valid+`}`), "", api.RunCompleted, "",
 			[]string{"a", "a.check", "a", "a.check", "b"}, "too small", 1},
-		"the schema is first": {says(valid), "rules: [{that: result.n > 1, else: one}], ", job.RunCompleted, "",
+		"the schema is first": {says(valid), "rules: [{that: result.n > 1, else: one}], ", api.RunCompleted, "",
 			[]string{"a", "a", "a.check", "b"}, "one", 1},
-		"tried again": {says("", valid), "", job.RunCompleted, "", []string{"a", "a.check", "a.check", "b"}, "", 0},
-		"exhausted": {says(wrong, wrong), "", job.RunCompleted, "too small",
+		"tried again": {says("", valid), "", api.RunCompleted, "", []string{"a", "a.check", "a.check", "b"}, "", 0},
+		"exhausted": {says(wrong, wrong), "", api.RunCompleted, "too small",
 			[]string{"a", "a.check", "a", "a.check", "b"}, "too small", 2},
-		"fails": {says(wrong, "", ""), "", job.RunCompleted, "gave no verdict: ",
+		"fails": {says(wrong, "", ""), "", api.RunCompleted, "gave no verdict: ",
 			[]string{"a", "a.check", "a", "a.check", "a.check", "b"}, "too small", 2},
-		"no verdict":    {says(`"fine"`), "", job.RunCompleted, "not {valid, errors}", []string{"a", "a.check", "b"}, "", 1},
-		"ends the step": {says(`{}`), "exhausted: fail, ", job.RunFailed, "", []string{"a", "a.check"}, "", 1},
+		"no verdict":    {says(`"fine"`), "", api.RunCompleted, "not {valid, errors}", []string{"a", "a.check", "b"}, "", 1},
+		"ends the step": {says(`{}`), "exhausted: fail, ", api.RunFailed, "", []string{"a", "a.check"}, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,9 +67,9 @@ func TestVerdicts(t *testing.T) {
 			h.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
 			h.RegisterDelayedCallback(func() {
 				l := h.view(t)
-				require.Equal(t, job.RunBlocked, l.Status)
+				require.Equal(t, api.RunBlocked, l.Status)
 				require.Contains(t, l.Why, test.blocks)
-				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.CompleteStep, Attempt: 1})
+				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: api.CompleteStep, Attempt: 1})
 			}, time.Hour)
 			h.start(t, head+`steps:
   a:
@@ -86,7 +85,7 @@ func TestVerdicts(t *testing.T) {
 			require.Contains(t, string(h.inputs["a"]), test.feedback)
 			last := a.Attempts[len(a.Attempts)-1].Number
 			require.JSONEq(t, fmt.Sprintf(`{"n":%d}`, last), string(h.inputs["a.check"]), "the check sees the result")
-			if test.status == job.RunCompleted {
+			if test.status == api.RunCompleted {
 				taken := map[bool]int{true: 1, false: last}[test.blocks != ""]
 				require.JSONEq(t, fmt.Sprint(taken), string(h.inputs["b"]))
 			}
@@ -109,13 +108,13 @@ func TestVerdictInTime(t *testing.T) {
 	}, 500*time.Millisecond)
 	h.RegisterDelayedCallback(func() {
 		require.Contains(t, h.view(t).Entry("a").Why, "its deadline of 1s passed")
-		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.CompleteStep, Attempt: 1})
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: api.CompleteStep, Attempt: 1})
 	}, time.Hour)
 	h.start(t, head+`steps:
   a: {task: {type: write}, deadline: 1s, check: {task: {type: judge}}}
 `, "")
 	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, api.RunCompleted, l.Status, l.Why)
 	require.Equal(t, json.RawMessage(`{"n":1}`), l.Entry("a").Output)
 }
 
@@ -144,7 +143,7 @@ func TestVerdictContinuesAsNew(t *testing.T) {
 		var again *workflow.ContinueAsNewError
 		if !errors.As(h.GetWorkflowError(), &again) {
 			l := h.outcome(t)
-			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, api.RunCompleted, l.Status, l.Why)
 			require.Equal(t, []string{"a", "a.check", "b"}, begun)
 			require.GreaterOrEqual(t, continued, 2)
 			return
@@ -173,6 +172,6 @@ func TestEveryCorrectionIsAnEvent(t *testing.T) {
     task: {type: write, payload: {}}
     check: {rules: [{that: result.n > 3, else: too small}], correct: {attempts: 5}}
 `, "")
-	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	require.Equal(t, api.RunCompleted, h.outcome(t).Status)
 	require.Equal(t, 3, told)
 }

@@ -8,8 +8,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
@@ -30,19 +30,19 @@ type work struct {
 }
 
 // work is where the ledger has the task.
-func (w *work) work(l *job.Ledger) *job.Work {
+func (w *work) work(l *job.Ledger) *api.StepWork {
 	e := l.Entry(w.step)
 	switch {
 	case w.element == job.OfCheck:
 		return e.Verdict
 	case w.element < 0:
-		return &e.Work
+		return &e.StepWork
 	}
 	return &e.Elements[w.element]
 }
 
 // make makes the tasks of a step that begins. They begin when there is room.
-func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
+func (r *run) make(e *api.StepEntry, tasks []contract.PlacedTask, each bool) {
 	if len(tasks) > 0 {
 		job.SetPolicy(e, &tasks[0].Spec, r.in.Plan.Step(e.Step)) // of elements, that of the first
 	}
@@ -62,27 +62,27 @@ func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 			w.task.Spec.Payload = job.WithFeedback(e, t.Spec.Payload)
 		}
 		if each {
-			e.Elements = append(e.Elements, job.Work{Status: job.StepReady, TaskID: w.task.TaskID})
+			e.Elements = append(e.Elements, api.StepWork{Status: api.StepReady, TaskID: w.task.TaskID})
 		}
 		r.open = append(r.open, w)
 	}
 	if each {
-		e.Counts = &job.Counts{Total: len(tasks)}
+		e.Counts = &api.StepCounts{Total: len(tasks)}
 	}
 }
 
 // check makes the task that checks the result of a step, which is open again.
-func (r *run) check(ctx workflow.Context, e *job.Entry, t *contract.PlacedTask) {
+func (r *run) check(ctx workflow.Context, e *api.StepEntry, t *contract.PlacedTask) {
 	w := &work{run: r, key: job.CheckKey(e.Step), step: e.Step, element: job.OfCheck}
 	w.task = contract.TaskInput{TaskID: job.TaskID(r.id, w.key), Spec: t.Spec, Lane: t.Lane}
-	verdict := &job.Work{Status: job.StepReady, TaskID: w.task.TaskID}
+	verdict := &api.StepWork{Status: api.StepReady, TaskID: w.task.TaskID}
 	if e.Verdict != nil && len(e.Verdict.Attempts) > 0 { // attempts count on; each verdict is a new call
 		verdict.Attempts = e.Verdict.Attempts
 		last := verdict.Attempts[len(verdict.Attempts)-1].Number
 		w.task.Carried = &contract.TaskCarried{Attempts: verdict.Attempts, Deliveries: last, RoutesSince: last}
 	}
 	e.Verdict = verdict
-	e.Status, e.Why, e.EndedAt = job.StepQueued, checked, nil
+	e.Status, e.Why, e.EndedAt = api.StepQueued, checked, nil
 	r.open = append(r.open, w)
 	r.timer(ctx, e)
 }
@@ -152,7 +152,7 @@ func (r *run) deliver(ctx workflow.Context, w *work) {
 	w.task.IdempotencyKey, w.task.DeadlineAt = r.ledger.KeyOf(w.step, w.key), r.ledger.EndOf(w.step)
 	w.delivery = delivery.New(w.task, now, w)
 	at := w.work(r.ledger)
-	at.Status = job.StepQueued
+	at.Status = api.StepQueued
 	if at.StartedAt == nil {
 		at.StartedAt = &now
 	}
@@ -196,16 +196,16 @@ func (r *run) take(w *work, now time.Time) {
 	case problem == "":
 		r.results[w.key] = result
 	case w.element != -1:
-		job.EndWork(at, job.StepFailed, problem, now)
+		job.EndWork(at, api.StepFailed, problem, now)
 	default:
 		job.FailEntry(e, s.OnFailure, problem, now)
 		return
 	}
 	if problem == "" {
-		job.EndWork(at, job.StepCompleted, "", now)
+		job.EndWork(at, api.StepCompleted, "", now)
 	}
 	if w.element == job.OfCheck {
-		job.EndWork(&e.Work, job.StepCompleted, "", now)
+		job.EndWork(&e.StepWork, api.StepCompleted, "", now)
 	}
 	if w.element < 0 {
 		r.ended = append(r.ended, w.step)
@@ -234,25 +234,25 @@ func (r *run) tasks() int {
 }
 
 // briefly is what the run keeps of why a task has ended.
-func (r *run) briefly(why string) string { return fleet.Shorten(why, min(maxWhy, textKept/r.tasks())) }
+func (r *run) briefly(why string) string { return api.Shorten(why, min(maxWhy, textKept/r.tasks())) }
 
 // brief is what the ledger keeps of a task's attempts.
-func (r *run) brief(attempts []fleet.Attempt) []fleet.Attempt {
+func (r *run) brief(attempts []api.Attempt) []api.Attempt {
 	kept := max(1, attemptsKept/r.tasks())
 	return r.cut(attempts[max(0, len(attempts)-kept):])
 }
 
 // cut is attempts with the beginning of what they say.
-func (r *run) cut(attempts []fleet.Attempt) []fleet.Attempt {
+func (r *run) cut(attempts []api.Attempt) []api.Attempt {
 	attempts = slices.Clone(attempts)
 	limit := min(maxReason, textKept/(max(1, len(attempts))*r.tasks()))
 	for i := range attempts {
 		a := &attempts[i]
-		a.Reason, a.ErrorType = fleet.Shorten(a.Reason, limit), fleet.Shorten(a.ErrorType, limit)
+		a.Reason, a.ErrorType = api.Shorten(a.Reason, limit), api.Shorten(a.ErrorType, limit)
 		if a.Progress != nil {
 			a.Progress = new(*a.Progress)
-			a.Progress.Step = fleet.Shorten(a.Progress.Step, limit/2)
-			a.Progress.Message = fleet.Shorten(a.Progress.Message, limit/2)
+			a.Progress.Step = api.Shorten(a.Progress.Step, limit/2)
+			a.Progress.Message = api.Shorten(a.Progress.Message, limit/2)
 		}
 	}
 	return attempts
@@ -261,10 +261,10 @@ func (r *run) cut(attempts []fleet.Attempt) []fleet.Attempt {
 // result is what a task returned, and why that is a failure of its step; "" if it is none.
 func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (json.RawMessage, string) {
 	switch state.Status {
-	case fleet.TaskCompleted:
-	case fleet.TaskExpired:
+	case api.TaskCompleted:
+	case api.TaskExpired:
 		return nil, "no agent took its task in time"
-	case fleet.TaskCancelled:
+	case api.TaskCancelled:
 		if w.late != "" {
 			return nil, w.late
 		}
@@ -273,13 +273,13 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 		return nil, state.Why
 	}
 	r.bytes += len(state.Result)
-	if w.task.Spec.Type == fleet.ModelTask {
+	if w.task.Spec.Type == api.ModelTask {
 		tokens, microUSD := mesh.Taken(state.Result)
 		r.ledger.Tokens, r.ledger.MicroUSD = r.ledger.Tokens+tokens, r.ledger.MicroUSD+microUSD
 	}
 	switch {
 	case len(state.Result) > int(s.ResultLimit):
-		return nil, fleet.ResultTooLarge(len(state.Result), int(s.ResultLimit))
+		return nil, api.ResultTooLarge(len(state.Result), int(s.ResultLimit))
 	case r.bytes > job.MaxRunBytes:
 		return nil, fmt.Sprintf("the payloads and results of the run have more than %d MiB: pass on where large data is, "+
 			"as a path or a key, instead of the data", job.MaxRunBytes>>20)
@@ -291,7 +291,7 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 func (r *run) refresh(l *job.Ledger) {
 	for _, w := range r.open {
 		if e := l.Entry(w.step); w.element >= 0 && !e.Status.Final() {
-			e.Status, e.Why = job.StepQueued, ""
+			e.Status, e.Why = api.StepQueued, ""
 		}
 	}
 	for _, w := range r.open {
@@ -308,24 +308,24 @@ func (w *work) refresh(l *job.Ledger) {
 	at.Attempts, at.Why = w.run.brief(state.Attempts), w.run.briefly(state.Why)
 	at.NextAt, at.PolicyState = state.NextAttempt, state.PolicyState
 	switch state.Status {
-	case fleet.TaskRetryWait:
-		at.Status = job.StepRetryWait
-	case fleet.TaskReview:
-		at.Status = job.StepBlocked
+	case api.TaskRetryWait:
+		at.Status = api.StepRetryWait
+	case api.TaskReview:
+		at.Status = api.StepBlocked
 	default:
-		at.Status = job.StepQueued
+		at.Status = api.StepQueued
 	}
 	if e := l.Entry(w.step); w.element == job.OfCheck {
 		if e.Status, e.Why = at.Status, checked; at.Why != "" {
 			e.Why += ": " + at.Why
 		}
-	} else if w.element >= 0 && at.Status == job.StepBlocked {
-		e.Status, e.Why = job.StepBlocked, fmt.Sprintf("element %d: %s", w.element, state.Why)
+	} else if w.element >= 0 && at.Status == api.StepBlocked {
+		e.Status, e.Why = api.StepBlocked, fmt.Sprintf("element %d: %s", w.element, state.Why)
 	}
 }
 
 // Mark has the loop look at the task.
-func (w *work) Mark(workflow.Context, fleet.TaskStatus) { w.run.changed = true }
+func (w *work) Mark(workflow.Context, api.TaskStatus) { w.run.changed = true }
 
 // Note does nothing: lists show runs.
 func (w *work) Note(workflow.Context, string, any) {}
@@ -337,7 +337,7 @@ func (w *work) Held(workflow.Context) { w.run.changed = true }
 func (w *work) KeepsDeadLetters() bool { return false }
 
 // timer watches the times of a step: the end of its wait, and its deadline.
-func (r *run) timer(ctx workflow.Context, e *job.Entry) {
+func (r *run) timer(ctx workflow.Context, e *api.StepEntry) {
 	if e.Status.Final() || !e.Begun {
 		return
 	}
@@ -349,7 +349,7 @@ func (r *run) timer(ctx workflow.Context, e *job.Entry) {
 			wait := e.NextAt.Sub(workflow.Now(ctx))
 			_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, 1), "step "+e.Step), over)
 			if !over() && ctx.Err() == nil {
-				job.EndWork(&e.Work, job.StepCompleted, "", workflow.Now(ctx))
+				job.EndWork(&e.StepWork, api.StepCompleted, "", workflow.Now(ctx))
 			}
 			r.changed = true
 		})
@@ -367,7 +367,7 @@ func (r *run) timer(ctx workflow.Context, e *job.Entry) {
 }
 
 // expire ends a step whose deadline has passed, or that may not go on for another reason.
-func (r *run) expire(ctx workflow.Context, e *job.Entry, why string) {
+func (r *run) expire(ctx workflow.Context, e *api.StepEntry, why string) {
 	s := r.in.Plan.Step(e.Step)
 	for _, a := range r.arrays {
 		if a.step == e.Step {
@@ -381,9 +381,9 @@ func (r *run) expire(ctx workflow.Context, e *job.Entry, why string) {
 		case w.step != e.Step:
 			open = append(open, w)
 		case w.delivery == nil: // it does not begin any more
-			job.EndWork(w.work(r.ledger), job.StepFailed, why, workflow.Now(ctx))
+			job.EndWork(w.work(r.ledger), api.StepFailed, why, workflow.Now(ctx))
 			if w.element == job.OfCheck { // a person may take the result
-				job.EndWork(&e.Work, job.StepCompleted, "", workflow.Now(ctx))
+				job.EndWork(&e.StepWork, api.StepCompleted, "", workflow.Now(ctx))
 				r.ended = append(r.ended, w.step)
 			}
 		default:

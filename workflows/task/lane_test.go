@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -21,8 +21,8 @@ import (
 // and again when the cluster did not take one.
 func TestEachDeliveryToOneAgentOpensItsLane(t *testing.T) {
 	t.Parallel()
-	lost := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}
-	moved := contract.AttemptReport{Outcome: fleet.AttemptMoved, Begun: true, Planned: true, Target: "b-1"}
+	lost := contract.AttemptReport{Outcome: api.AttemptLost, Begun: true}
+	moved := contract.AttemptReport{Outcome: api.AttemptMoved, Begun: true, Planned: true, Target: "b-1"}
 	for name, c := range map[string]struct {
 		pinned string
 		hub    script
@@ -35,8 +35,8 @@ func TestEachDeliveryToOneAgentOpensItsLane(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run := newTask(t, c.hub)
-			run.startIn(fleet.TaskSpec{Agent: c.pinned})
-			require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+			run.startIn(api.TaskSpec{Agent: c.pinned})
+			require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 			require.Eventually(t, func() bool { return slices.Equal(c.asked, run.opened.All()) }, time.Minute, time.Millisecond,
 				"the workflow does not await its last request")
 		})
@@ -58,10 +58,10 @@ func TestEachDeliveryToOneAgentOpensItsLane(t *testing.T) {
 			return nil
 		})
 		run.RegisterDelayedCallback(func() {
-			require.NoError(t, run.CompleteActivity(token, contract.AttemptReport{Outcome: fleet.AttemptCompleted}, nil))
+			require.NoError(t, run.CompleteActivity(token, contract.AttemptReport{Outcome: api.AttemptCompleted}, nil))
 		}, 30*time.Second)
-		run.startIn(fleet.TaskSpec{Agent: "a-1"})
-		require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+		run.startIn(api.TaskSpec{Agent: "a-1"})
+		require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 		require.Equal(t, 4, tries)
 	})
 }
@@ -74,7 +74,7 @@ func (r *taskRun) onOpenLane(answer func(agent string) error) {
 }
 
 // startIn starts a task in the lane where it belongs.
-func (r *taskRun) startIn(spec fleet.TaskSpec) {
+func (r *taskRun) startIn(spec api.TaskSpec) {
 	spec.Type, spec.Cluster = "echo", "default"
 	r.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Spec: spec,
 		Lane: contract.Lane(&spec, 0, false)})

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -28,15 +28,15 @@ func TestTaskWaitsForItsStart(t *testing.T) {
 	at := run.Now().Add(48 * time.Hour).UTC()
 	run.RegisterDelayedCallback(func() {
 		state := run.query(t)
-		require.Equal(t, fleet.TaskQueued, state.Status)
-		require.Equal(t, fleet.StartsAt(at), state.Why)
+		require.Equal(t, api.TaskQueued, state.Status)
+		require.Equal(t, api.StartsAt(at), state.Why)
 		require.True(t, at.Equal(*state.NextAttempt))
 		require.True(t, at.Add(time.Minute).Equal(*state.ExpiresAt))
 		require.Empty(t, run.deliveries)
 	}, 47*time.Hour)
-	run.start(fleet.TaskSpec{StartAt: at, ExpiresIn: fleet.Duration(time.Minute)})
+	run.start(api.TaskSpec{StartAt: at, ExpiresIn: api.Duration(time.Minute)})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskCompleted, state.Status, "expires_in counts from the start")
+	require.Equal(t, api.TaskCompleted, state.Status, "expires_in counts from the start")
 	require.Equal(t, 1, state.ResultAttempt)
 	require.Nil(t, state.NextAttempt)
 	require.Nil(t, state.ExpiresAt)
@@ -47,8 +47,8 @@ func TestTaskWhoseStartHasPassedBeginsAtOnce(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{completed(`1`)})
 	begun := run.Now()
-	run.start(fleet.TaskSpec{StartAt: begun.Add(-48 * time.Hour), ExpiresIn: fleet.Duration(time.Minute)})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{StartAt: begun.Add(-48 * time.Hour), ExpiresIn: api.Duration(time.Minute)})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Less(t, run.Now().Sub(begun), time.Minute)
 }
 
@@ -66,8 +66,8 @@ func TestTaskIsCancelledBeforeItsStart(t *testing.T) {
 			run := newTask(t, script{})
 			begun := run.Now()
 			run.RegisterDelayedCallback(func() { cancel(run) }, time.Hour)
-			run.start(fleet.TaskSpec{StartAt: begun.Add(48 * time.Hour)})
-			require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
+			run.start(api.TaskSpec{StartAt: begun.Add(48 * time.Hour)})
+			require.Equal(t, api.TaskCancelled, run.outcome(t).Status)
 			require.Less(t, run.Now().Sub(begun), 2*time.Hour)
 		})
 	}
@@ -75,7 +75,7 @@ func TestTaskIsCancelledBeforeItsStart(t *testing.T) {
 
 func TestDeadLetterIsKeptForItsRetention(t *testing.T) {
 	t.Parallel()
-	broken := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+	broken := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true,
 		Reason: "disk full " + strings.Repeat("x", 8000), ErrorType: "io"})
 	for name, c := range map[string]struct{ set, kept time.Duration }{"default": {0, 7 * 24 * time.Hour},
 		"set": {time.Hour, time.Hour}} {
@@ -83,10 +83,10 @@ func TestDeadLetterIsKeptForItsRetention(t *testing.T) {
 			t.Parallel()
 			run := newTask(t, script{broken})
 			begun := run.Now()
-			run.startInput(contract.TaskInput{Spec: fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}},
-				DeadLetterRetention: fleet.Duration(c.set)})
+			run.startInput(contract.TaskInput{Spec: api.TaskSpec{Retry: api.RetryPolicy{MaxAttempts: 1}},
+				DeadLetterRetention: api.Duration(c.set)})
 			state := run.outcome(t)
-			require.Equal(t, fleet.TaskFailed, state.Status)
+			require.Equal(t, api.TaskFailed, state.Status)
 			require.Contains(t, state.Why, "not retried within its retention")
 			require.Contains(t, state.DeadLetter.Cause, "disk full")
 			require.Equal(t, c.kept, state.DeadLetter.Until.Sub(state.DeadLetter.Since))
@@ -98,7 +98,7 @@ func TestDeadLetterIsKeptForItsRetention(t *testing.T) {
 
 func TestDeadLetterIsDiscarded(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true,
 		Reason: "disk full"})})
 	var early, silent, discarded *workflowtest.Answer
 	run.RegisterDelayedCallback(func() {
@@ -108,12 +108,12 @@ func TestDeadLetterIsDiscarded(t *testing.T) {
 		silent = run.update(contract.DiscardUpdate.Name, contract.DiscardRequest{})
 		discarded = run.update(contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: "the customer is gone"})
 	}, time.Hour)
-	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	run.start(api.TaskSpec{Retry: api.RetryPolicy{MaxAttempts: 1}})
 	state := run.outcome(t)
 	require.True(t, early.Refused)
 	require.True(t, silent.Refused)
 	require.False(t, discarded.Refused)
-	require.Equal(t, fleet.TaskFailed, state.Status)
+	require.Equal(t, api.TaskFailed, state.Status)
 	require.Equal(t, "discarded: the customer is gone", state.Why)
 	require.Contains(t, state.DeadLetter.Cause, "disk full")
 	require.Len(t, state.Attempts, 1)
@@ -121,32 +121,32 @@ func TestDeadLetterIsDiscarded(t *testing.T) {
 
 func TestRetriedDeadLetterIsNoneAnyMore(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true}), completed(`1`)})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true}), completed(`1`)})
 	run.RegisterDelayedCallback(func() {
 		run.update(contract.RetryUpdate.Name,
 			contract.RetryRequest{Reason: "more disk"})
 	}, time.Hour)
-	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	run.start(api.TaskSpec{Retry: api.RetryPolicy{MaxAttempts: 1}})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskCompleted, state.Status)
+	require.Equal(t, api.TaskCompleted, state.Status)
 	require.Nil(t, state.DeadLetter)
 	require.Equal(t, 2, state.ResultAttempt)
 }
 
 func TestFailureOfANonRetryableType(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true,
 		Reason: "no such column", ErrorType: "bad_input"})})
-	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{NonRetryable: []string{"bad_input"}}})
+	run.start(api.TaskSpec{Retry: api.RetryPolicy{NonRetryable: []string{"bad_input"}}})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskFailed, state.Status)
+	require.Equal(t, api.TaskFailed, state.Status)
 	require.Contains(t, state.Why, "bad_input")
 	require.Contains(t, state.Why, "no such column")
 }
 
 func TestReprioritizeBetweenDeliveries(t *testing.T) {
 	t.Parallel()
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
+	failed := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true})
 	run := newTask(t, script{failed, completed(`1`)})
 	run.RegisterActivityWithOptions(func(context.Context, contract.ReprioritizeInput) error {
 		t.Error("nothing waited in the lane")
@@ -156,14 +156,14 @@ func TestReprioritizeBetweenDeliveries(t *testing.T) {
 	run.RegisterDelayedCallback(func() {
 		wrong = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: 9})
 		raised = run.update(contract.ReprioritizeUpdate.Name,
-			contract.ReprioritizeRequest{Priority: fleet.PriorityCritical, Reason: "late"})
+			contract.ReprioritizeRequest{Priority: api.PriorityCritical, Reason: "late"})
 	}, time.Second)
-	run.start(fleet.TaskSpec{Priority: fleet.PriorityLow, Tenant: "acme"})
+	run.start(api.TaskSpec{Priority: api.PriorityLow, Tenant: "acme"})
 	state := run.outcome(t)
 	require.True(t, wrong.Refused)
 	require.False(t, raised.Refused)
 	require.NoError(t, raised.Err)
-	require.Equal(t, fleet.PriorityCritical, state.Priority)
+	require.Equal(t, api.PriorityCritical, state.Priority)
 }
 
 // Temporal takes 2,000 updates of a workflow. However often the priority was changed, the task can be cancelled.
@@ -173,22 +173,22 @@ func TestATaskWhosePriorityWasChangedOftenCanBeCancelled(t *testing.T) {
 	run := newTask(t, script{})
 	var changes, same []*workflowtest.Answer
 	var cancelled *workflowtest.Answer
-	ask := func(p fleet.Priority) *workflowtest.Answer {
+	ask := func(p api.Priority) *workflowtest.Answer {
 		return run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: p})
 	}
 	run.RegisterDelayedCallback(func() {
 		for range most / 5 {
-			same = append(same, ask(fleet.DefaultPriority))
+			same = append(same, ask(api.DefaultPriority))
 		}
 		for range most / 2 {
-			changes = append(changes, ask(fleet.PriorityLow), ask(fleet.PriorityHigh))
+			changes = append(changes, ask(api.PriorityLow), ask(api.PriorityHigh))
 		}
-		changes = append(changes, ask(fleet.PriorityLow), ask(fleet.PriorityLow))
-		same = append(same, ask(fleet.PriorityHigh))
+		changes = append(changes, ask(api.PriorityLow), ask(api.PriorityLow))
+		same = append(same, ask(api.PriorityHigh))
 		cancelled = run.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"})
 	}, time.Hour)
-	run.start(fleet.TaskSpec{StartAt: run.Now().Add(48 * time.Hour)})
-	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
+	run.start(api.TaskSpec{StartAt: run.Now().Add(48 * time.Hour)})
+	require.Equal(t, api.TaskCancelled, run.outcome(t).Status)
 	for _, a := range same {
 		require.True(t, a.Refused, "it takes no room in the history")
 		require.True(t, contract.IsUnchanged(a.Err), "who asked is told that it is done")
@@ -216,7 +216,7 @@ func (r *taskRun) onDelivery(number int, do func()) {
 
 func TestReprioritizeMovesWhatWaits(t *testing.T) {
 	t.Parallel()
-	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true})
+	lost := ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true})
 	moved := make(chan struct{})
 	run := newTask(t, script{lost, func(in contract.RunTaskInput) (contract.AttemptReport, error) {
 		<-moved
@@ -231,17 +231,17 @@ func TestReprioritizeMovesWhatWaits(t *testing.T) {
 	var raised *workflowtest.Answer
 	run.onDelivery(2, func() {
 		raised = run.update(contract.ReprioritizeUpdate.Name,
-			contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+			contract.ReprioritizeRequest{Priority: api.PriorityHigh})
 	})
-	run.start(fleet.TaskSpec{Priority: fleet.PriorityBackground})
+	run.start(api.TaskSpec{Priority: api.PriorityBackground})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskCompleted, state.Status)
-	require.Equal(t, fleet.PriorityHigh, state.Priority)
+	require.Equal(t, api.TaskCompleted, state.Status)
+	require.Equal(t, api.PriorityHigh, state.Priority)
 	require.False(t, raised.Refused)
 	require.NoError(t, raised.Err)
 	require.Len(t, moves, 1)
 	require.Equal(t, "attempt-2", moves[0].ActivityID)
-	require.Equal(t, fleet.PriorityCritical, moves[0].Priority, "what was lost with its agent stays one level ahead")
+	require.Equal(t, api.PriorityCritical, moves[0].Priority, "what was lost with its agent stays one level ahead")
 	require.NotEmpty(t, moves[0].RunID)
 }
 
@@ -266,10 +266,10 @@ func TestTaskEndsWhileItsPriorityIsChanged(t *testing.T) {
 	var raised *workflowtest.Answer
 	run.onDelivery(1, func() {
 		raised = run.update(contract.ReprioritizeUpdate.Name,
-			contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+			contract.ReprioritizeRequest{Priority: api.PriorityHigh})
 	})
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.NoError(t, raised.Err)
 	require.NotNil(t, raised.Value)
 }
@@ -292,7 +292,7 @@ func TestAPriorityThatDidNotReachTheLaneIsChangedAgain(t *testing.T) {
 	var answers []*workflowtest.Answer
 	ask := func() {
 		answers = append(answers, run.update(contract.ReprioritizeUpdate.Name,
-			contract.ReprioritizeRequest{Priority: fleet.PriorityHigh}))
+			contract.ReprioritizeRequest{Priority: api.PriorityHigh}))
 	}
 	run.onDelivery(1, func() {
 		ask()
@@ -300,8 +300,8 @@ func TestAPriorityThatDidNotReachTheLaneIsChangedAgain(t *testing.T) {
 		run.RegisterDelayedCallback(ask, 2*time.Second)
 		run.RegisterDelayedCallback(func() { close(over) }, 3*time.Second)
 	})
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, 2, moves)
 	require.False(t, answers[1].Refused)
 	require.True(t, answers[2].Refused)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -17,19 +17,19 @@ import (
 // none for attempts that never began or that one agent had again.
 func TestAgentsThatHadATask(t *testing.T) {
 	t.Parallel()
-	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true})
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
-	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
+	lost := ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true})
+	failed := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true})
+	returned := ended(contract.AttemptReport{Outcome: api.AttemptReturned})
 	for name, c := range map[string]struct {
 		hub   script
-		spec  fleet.TaskSpec
+		spec  api.TaskSpec
 		wants [][]string
 	}{
 		"completed at once":   {hub: script{completed(`1`)}, wants: [][]string{{"a-2"}}},
 		"completed elsewhere": {hub: script{lost, returned, completed(`1`)}, wants: [][]string{{"a-1"}, {"a-1", "a-2"}}},
 		"twice the same":      {hub: script{failed, failed, failed}, wants: [][]string{{"a-1"}}},
 		"never begun": {hub: script{returned, returned},
-			spec: fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)}},
+			spec: api.TaskSpec{ExpiresIn: api.Duration(time.Second)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +41,7 @@ func TestAgentsThatHadATask(t *testing.T) {
 				}
 				return true
 			})).Return(nil)
-			run.startInput(contract.TaskInput{Spec: c.spec, DeadLetterRetention: fleet.Duration(time.Minute)})
+			run.startInput(contract.TaskInput{Spec: c.spec, DeadLetterRetention: api.Duration(time.Minute)})
 			require.True(t, run.IsWorkflowCompleted())
 			require.Equal(t, c.wants, set)
 		})
@@ -65,7 +65,7 @@ func TestCancellationUnderWayIsSeen(t *testing.T) {
 		defer close(seen)
 		require.Equal(t, "ops (k-1)", run.query(t).Cancelling.By)
 	}, 2*time.Millisecond)
-	run.start(fleet.TaskSpec{})
+	run.start(api.TaskSpec{})
 	require.False(t, asked.Refused)
 	require.Equal(t, contract.Done{}, asked.Value, "answers stay in the history")
 	require.Nil(t, run.outcome(t).Cancelling)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -16,39 +17,39 @@ import (
 // TestRecoveryPlacesAttempts is about where the attempts of a task with a recovery go, and when.
 func TestRecoveryPlacesAttempts(t *testing.T) {
 	t.Parallel()
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})
-	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "lost"})
-	drained := ended(contract.AttemptReport{Outcome: fleet.AttemptMoved, Begun: true, Planned: true})
-	busy := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})
+	failed := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Reason: "disk full"})
+	lost := ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Reason: "lost"})
+	drained := ended(contract.AttemptReport{Outcome: api.AttemptMoved, Begun: true, Planned: true})
+	busy := ended(contract.AttemptReport{Outcome: api.AttemptReturned, Unhandled: true})
 	const own, lane = "lane/default/agent/a-1", "lane/default"
-	few := fleet.RecoveryPolicy{Attempts: new(2), Delay: fleet.Duration(time.Second), MaxDelay: fleet.Duration(time.Hour)}
+	few := api.RecoveryPolicy{Attempts: new(2), Delay: api.Duration(time.Second), MaxDelay: api.Duration(time.Hour)}
 	for name, c := range map[string]struct {
-		recovery fleet.Recovery
+		recovery api.Recovery
 		hub      script
 		queues   []string
 		after    time.Duration // from the first delivery to the end
 		excluded []string      // from the last delivery
 	}{
-		"restarts, then another agent": {fleet.Recovery{Restart: &few}, script{failed, failed, failed, completed("1")},
+		"restarts, then another agent": {api.Recovery{Restart: &few}, script{failed, failed, failed, completed("1")},
 			[]string{lane, own, own, lane}, 8 * time.Second, []string{"a-1"}},
-		"another agent": {fleet.Recovery{}, script{lost, completed("1")}, []string{lane, lane}, 0,
+		"another agent": {api.Recovery{}, script{lost, completed("1")}, []string{lane, lane}, 0,
 			[]string{"a-1"}},
-		"stays excluded while none takes it": {fleet.Recovery{}, script{lost, busy, busy, completed("1")},
+		"stays excluded while none takes it": {api.Recovery{}, script{lost, busy, busy, completed("1")},
 			[]string{lane, lane, lane, lane}, -1, []string{"a-1"}},
-		"stays on its agent": {fleet.Recovery{Mode: fleet.LocalRestart}, script{lost, failed, drained, completed("1")},
+		"stays on its agent": {api.Recovery{Mode: api.LocalRestart}, script{lost, failed, drained, completed("1")},
 			[]string{lane, own, own, own}, time.Second, nil},
-		"goes on after a drain": {fleet.Recovery{}, script{drained, completed("1")}, []string{lane, lane}, 0, nil},
-		"waits for the window": {fleet.Recovery{Mode: fleet.LocalRestart, Restart: &fleet.RecoveryPolicy{Attempts: new(1),
-			Interval: fleet.Duration(10 * time.Second), Mode: fleet.ExhaustedDelay}},
+		"goes on after a drain": {api.Recovery{}, script{drained, completed("1")}, []string{lane, lane}, 0, nil},
+		"waits for the window": {api.Recovery{Mode: api.LocalRestart, Restart: &api.RecoveryPolicy{Attempts: new(1),
+			Interval: api.Duration(10 * time.Second), Mode: api.ExhaustedDelay}},
 			script{failed, failed, completed("1")}, []string{lane, own, own}, 11 * time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run := newTask(t, c.hub)
 			begun := run.Now()
-			run.start(fleet.TaskSpec{Recovery: &c.recovery})
+			run.start(api.TaskSpec{Recovery: &c.recovery})
 			state := run.outcome(t)
-			require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
+			require.Equal(t, api.TaskCompleted, state.Status, state.Why)
 			require.Equal(t, c.queues, run.queues)
 			require.Equal(t, c.excluded, run.deliveries[len(run.deliveries)-1].Exclude)
 			if c.after >= 0 {
@@ -65,11 +66,11 @@ func TestLostOnItsWayToItsOwnAgent(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{func(contract.RunTaskInput) (contract.AttemptReport, error) {
 		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("attempt", contract.AttemptFailure, nil,
-			contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its hub died"})
+			contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Reason: "its hub died"})
 	}, completed("1")})
-	run.start(fleet.TaskSpec{Agent: "a-1", RetrySafety: fleet.Fenced, Recovery: &fleet.Recovery{Mode: fleet.LocalRestart}})
+	run.start(api.TaskSpec{Agent: "a-1", RetrySafety: api.Fenced, Recovery: &api.Recovery{Mode: api.LocalRestart}})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
+	require.Equal(t, api.TaskCompleted, state.Status, state.Why)
 	require.Equal(t, "lane/default/agent/a-1", run.queues[1])
 }
 
@@ -77,7 +78,7 @@ func TestLostOnItsWayToItsOwnAgent(t *testing.T) {
 // lost.
 func TestCancelledInstanceMayGoOn(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true,
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true,
 		Reason: "its hub died"})})
 	begun := run.Now()
 	var told contract.InstanceEnded
@@ -85,9 +86,9 @@ func TestCancelledInstanceMayGoOn(t *testing.T) {
 		mock.Anything).Run(func(args mock.Arguments) { told = args.Get(4).(contract.InstanceEnded) }).Return(nil)
 	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate.Name, contract.CancelRequest{}) }, time.Second)
 	run.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Lane: "lane/default",
-		Spec:     fleet.TaskSpec{Type: "echo", Cluster: "default", RetrySafety: fleet.Fenced, KeepRunning: true},
-		Instance: &fleet.InstanceOf{Job: "j", Name: "a", Kind: "system"}})
-	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
+		Spec:     api.TaskSpec{Type: "echo", Cluster: "default", RetrySafety: api.Fenced, KeepRunning: true},
+		Instance: &api.InstanceOf{Job: "j", Name: "a", Kind: "system"}})
+	require.Equal(t, api.TaskCancelled, run.outcome(t).Status)
 	require.InDelta(t, fleet.UnknownLease, told.GoesOnUntil.Sub(begun), float64(50*time.Millisecond))
 }
 
@@ -95,11 +96,11 @@ func TestCancelledInstanceMayGoOn(t *testing.T) {
 func TestServiceBeginsAgain(t *testing.T) {
 	t.Parallel()
 	hub := script{completed("1"), completed("2"), completed("3")}
-	run := newTask(t, append(hub, ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: true,
+	run := newTask(t, append(hub, ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Final: true,
 		Reason: "no such command"})))
-	run.start(fleet.TaskSpec{KeepRunning: true})
+	run.start(api.TaskSpec{KeepRunning: true})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskFailed, state.Status, "a final failure ends it")
+	require.Equal(t, api.TaskFailed, state.Status, "a final failure ends it")
 	require.Equal(t, []string{"lane/default", "lane/default/agent/a-2", "lane/default/agent/a-2",
 		"lane/default/agent/a-2"}, run.queues)
 	require.Len(t, state.PolicyState.Restarts, 3)
@@ -109,32 +110,32 @@ func TestServiceBeginsAgain(t *testing.T) {
 // TestManualRecovery waits for a person, who may have it run again.
 func TestManualRecovery(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}), completed("1")})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true}), completed("1")})
 	run.RegisterDelayedCallback(func() {
 		state := run.query(t)
-		require.Equal(t, fleet.TaskReview, state.Status)
-		require.Equal(t, fleet.ActionReview, state.PolicyState.NextAction)
-		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+		require.Equal(t, api.TaskReview, state.Status)
+		require.Equal(t, api.ActionReview, state.PolicyState.NextAction)
+		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: api.ReviewRerun})
 	}, time.Hour)
-	run.start(fleet.TaskSpec{Recovery: &fleet.Recovery{Mode: fleet.ManualRecover}})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{Recovery: &api.Recovery{Mode: api.ManualRecover}})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 }
 
 // TestDamagedCheckpoint waits for a person; when it runs again, it begins anew.
 func TestDamagedCheckpoint(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{
-		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Checkpoint: json.RawMessage("7"),
+		ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Checkpoint: json.RawMessage("7"),
 			CheckpointDigest: "other"}),
-		ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, ErrorType: fleet.ErrorTypeCheckpoint}),
+		ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, ErrorType: api.ErrorTypeCheckpoint}),
 		completed("1"),
 	})
 	run.RegisterDelayedCallback(func() {
-		require.Equal(t, fleet.TaskReview, run.query(t).Status)
-		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+		require.Equal(t, api.TaskReview, run.query(t).Status)
+		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: api.ReviewRerun})
 	}, time.Hour)
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, "other", run.deliveries[1].CheckpointDigest)
 	require.Empty(t, run.deliveries[2].Checkpoint)
 	require.Empty(t, run.deliveries[2].CheckpointDigest)
@@ -144,19 +145,19 @@ func TestDamagedCheckpoint(t *testing.T) {
 func TestLostCheckpoint(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{
-		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Checkpoint: json.RawMessage("7"),
+		ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Checkpoint: json.RawMessage("7"),
 			CheckpointDigest: "seven"}),
-		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, CheckpointDigest: "large"}),
+		ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, CheckpointDigest: "large"}),
 		completed("1"),
 	})
 	run.RegisterDelayedCallback(func() {
 		state := run.query(t)
-		require.Equal(t, fleet.TaskReview, state.Status)
+		require.Equal(t, api.TaskReview, state.Status)
 		require.Contains(t, state.Why, "its newest checkpoint was lost")
-		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: api.ReviewRerun})
 	}, time.Hour)
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, "7", string(run.deliveries[2].Checkpoint))
 	require.Equal(t, "seven", run.deliveries[2].CheckpointDigest)
 }

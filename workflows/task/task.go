@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
 )
@@ -22,7 +22,7 @@ func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, 
 	if in.Carried != nil {
 		set := workflow.GetTypedSearchAttributes(ctx)
 		marked, _ := set.GetKeyword(contract.AttrStatus)
-		c.marked = fleet.TaskStatus(marked)
+		c.marked = api.TaskStatus(marked)
 		c.ranOn, _ = set.GetKeywordList(contract.AttrRanOn)
 		c.told = in.Carried.Told
 	}
@@ -65,8 +65,8 @@ func (c *carrier) reportEnd(ctx workflow.Context) {
 // all.
 func (c *carrier) tellEvent(ctx workflow.Context) {
 	task, state := c.Task(), c.State()
-	dead := state.Status == fleet.TaskDeadLetter || !c.GivenUp() &&
-		(state.Status == fleet.TaskFailed || state.Status == fleet.TaskExpired)
+	dead := state.Status == api.TaskDeadLetter || !c.GivenUp() &&
+		(state.Status == api.TaskFailed || state.Status == api.TaskExpired)
 	if task.Event == "" || !dead && !c.told {
 		return
 	}
@@ -80,19 +80,19 @@ func (c *carrier) tellEvent(ctx workflow.Context) {
 // carrier carries its one task.
 type carrier struct {
 	*delivery.Delivery
-	marked fleet.TaskStatus // the status search attribute as last set
-	ranOn  []string         // the search attribute AttrRanOn as last set
-	told   bool             // the event that started the task knows that it died
+	marked api.TaskStatus // the status search attribute as last set
+	ranOn  []string       // the search attribute AttrRanOn as last set
+	told   bool           // the event that started the task knows that it died
 }
 
 // end closes the workflow as the task ended. Only a completed task returns normally.
 func (c *carrier) end(ctx workflow.Context) (contract.TaskState, error) {
 	state := c.State()
 	switch state.Status {
-	case fleet.TaskCompleted:
+	case api.TaskCompleted:
 		c.Mark(ctx, "")
 		return state, nil
-	case fleet.TaskCancelled:
+	case api.TaskCancelled:
 		c.Mark(ctx, "")
 		return contract.TaskState{}, temporal.NewCanceledError(state)
 	}
@@ -104,7 +104,7 @@ func (c *carrier) end(ctx workflow.Context) (contract.TaskState, error) {
 
 // Mark sets the search attributes for statuses that the execution status does not show, with the time, so that readers
 // of events find the change; "" removes them. In the same event it sets which agents had the task, if that has changed.
-func (c *carrier) Mark(ctx workflow.Context, status fleet.TaskStatus) {
+func (c *carrier) Mark(ctx workflow.Context, status api.TaskStatus) {
 	var updates []temporal.SearchAttributeUpdate
 	if c.marked != status {
 		update, at := contract.AttrStatus.ValueUnset(), contract.AttrStatusAt.ValueSet(workflow.Now(ctx))
@@ -136,7 +136,7 @@ const agentsKept = 32
 func (c *carrier) agents() []string {
 	agents := slices.Clone(c.ranOn)
 	for _, a := range c.State().Attempts {
-		if a.AgentID != "" && a.Outcome != fleet.AttemptReturned {
+		if a.AgentID != "" && a.Outcome != api.AttemptReturned {
 			agents = append(slices.DeleteFunc(agents, func(id string) bool { return id == a.AgentID }), a.AgentID)
 		}
 	}
@@ -153,7 +153,7 @@ func (c *carrier) Note(ctx workflow.Context, field string, value any) {
 // Held reports to the schedule's firing that made the task, if any, that the task waits for a person. The firing may
 // have ended. A dead letter is reported to the event that started it.
 func (c *carrier) Held(ctx workflow.Context) {
-	if c.State().Status == fleet.TaskDeadLetter {
+	if c.State().Status == api.TaskDeadLetter {
 		c.tellEvent(ctx)
 	}
 	parent := workflow.GetInfo(ctx).ParentWorkflowExecution

@@ -16,8 +16,8 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -57,7 +57,7 @@ func newTask(t *testing.T, hub script) *taskRun {
 	return run
 }
 
-func (r *taskRun) start(spec fleet.TaskSpec) {
+func (r *taskRun) start(spec api.TaskSpec) {
 	spec.Type, spec.Cluster = "echo", "default"
 	r.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Spec: spec, Lane: "lane/default"})
 }
@@ -86,7 +86,7 @@ func (r *taskRun) outcome(t *testing.T) contract.TaskState {
 
 func completed(output string) func(contract.RunTaskInput) (contract.AttemptReport, error) {
 	return func(contract.RunTaskInput) (contract.AttemptReport, error) {
-		return contract.AttemptReport{AgentID: "a-2", Epoch: 2, Outcome: fleet.AttemptCompleted,
+		return contract.AttemptReport{AgentID: "a-2", Epoch: 2, Outcome: api.AttemptCompleted,
 			Output: json.RawMessage(output)}, nil
 	}
 }
@@ -101,47 +101,47 @@ func ended(report contract.AttemptReport) func(contract.RunTaskInput) (contract.
 
 func TestTaskOutcomes(t *testing.T) {
 	t.Parallel()
-	lost := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its connection closed",
+	lost := contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Reason: "its connection closed",
 		Checkpoint: json.RawMessage(`7`)}
-	failed := contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "exit status 1"}
+	failed := contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Reason: "exit status 1"}
 	final := failed
 	final.Final = true
-	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent is busy"}
-	unreceived := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "agent a-1 cannot read it",
+	returned := contract.AttemptReport{Outcome: api.AttemptReturned, Reason: "every agent is busy"}
+	unreceived := contract.AttemptReport{Outcome: api.AttemptReturned, Reason: "agent a-1 cannot read it",
 		NotReceived: true}
 	tests := []struct {
 		name     string
-		spec     fleet.TaskSpec
+		spec     api.TaskSpec
 		hub      script
-		status   fleet.TaskStatus
-		outcomes []fleet.AttemptOutcome
+		status   api.TaskStatus
+		outcomes []api.AttemptOutcome
 	}{
-		{"completes", fleet.TaskSpec{}, script{completed(`1`)}, fleet.TaskCompleted,
-			[]fleet.AttemptOutcome{fleet.AttemptCompleted}},
-		{"moves when its agent is lost", fleet.TaskSpec{}, script{ended(lost), completed(`1`)}, fleet.TaskCompleted,
-			[]fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted}},
-		{"is tried again after a failure", fleet.TaskSpec{}, script{ended(failed), ended(failed), completed(`1`)},
-			fleet.TaskCompleted,
-			[]fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptFailed, fleet.AttemptCompleted}},
-		{"final failure", fleet.TaskSpec{}, script{ended(final)}, fleet.TaskFailed,
-			[]fleet.AttemptOutcome{fleet.AttemptFailed}},
-		{"returned is delivered again", fleet.TaskSpec{RetrySafety: fleet.AtMostOnce},
-			script{ended(returned), completed(`1`)}, fleet.TaskCompleted,
-			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptCompleted}},
-		{"not received", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived),
-			ended(unreceived), completed(`1`)}, fleet.TaskCompleted,
-			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned,
-				fleet.AttemptReturned, fleet.AttemptCompleted}},
-		{"not received five times is a dead letter", fleet.TaskSpec{},
+		{"completes", api.TaskSpec{}, script{completed(`1`)}, api.TaskCompleted,
+			[]api.AttemptOutcome{api.AttemptCompleted}},
+		{"moves when its agent is lost", api.TaskSpec{}, script{ended(lost), completed(`1`)}, api.TaskCompleted,
+			[]api.AttemptOutcome{api.AttemptLost, api.AttemptCompleted}},
+		{"is tried again after a failure", api.TaskSpec{}, script{ended(failed), ended(failed), completed(`1`)},
+			api.TaskCompleted,
+			[]api.AttemptOutcome{api.AttemptFailed, api.AttemptFailed, api.AttemptCompleted}},
+		{"final failure", api.TaskSpec{}, script{ended(final)}, api.TaskFailed,
+			[]api.AttemptOutcome{api.AttemptFailed}},
+		{"returned is delivered again", api.TaskSpec{RetrySafety: api.AtMostOnce},
+			script{ended(returned), completed(`1`)}, api.TaskCompleted,
+			[]api.AttemptOutcome{api.AttemptReturned, api.AttemptCompleted}},
+		{"not received", api.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived),
+			ended(unreceived), completed(`1`)}, api.TaskCompleted,
+			[]api.AttemptOutcome{api.AttemptReturned, api.AttemptReturned, api.AttemptReturned,
+				api.AttemptReturned, api.AttemptCompleted}},
+		{"not received five times is a dead letter", api.TaskSpec{},
 			script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived)},
-			fleet.TaskFailed,
-			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned,
-				fleet.AttemptReturned, fleet.AttemptReturned}},
-		{"what kills agent after agent is a dead letter", fleet.TaskSpec{},
-			script{ended(lost), ended(lost), ended(lost), ended(lost)}, fleet.TaskFailed,
-			[]fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptLost, fleet.AttemptLost, fleet.AttemptLost}},
-		{"a dead letter nobody retries fails in the end", fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}},
-			script{ended(failed)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
+			api.TaskFailed,
+			[]api.AttemptOutcome{api.AttemptReturned, api.AttemptReturned, api.AttemptReturned,
+				api.AttemptReturned, api.AttemptReturned}},
+		{"what kills agent after agent is a dead letter", api.TaskSpec{},
+			script{ended(lost), ended(lost), ended(lost), ended(lost)}, api.TaskFailed,
+			[]api.AttemptOutcome{api.AttemptLost, api.AttemptLost, api.AttemptLost, api.AttemptLost}},
+		{"a dead letter nobody retries fails in the end", api.TaskSpec{Retry: api.RetryPolicy{MaxAttempts: 1}},
+			script{ended(failed)}, api.TaskFailed, []api.AttemptOutcome{api.AttemptFailed}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestTaskOutcomes(t *testing.T) {
 			run.start(tt.spec)
 			state := run.outcome(t)
 			require.Equal(t, tt.status, state.Status, state.Why)
-			var outcomes []fleet.AttemptOutcome
+			var outcomes []api.AttemptOutcome
 			for i, a := range state.Attempts {
 				require.Equal(t, i+1, a.Number)
 				outcomes = append(outcomes, a.Outcome)
@@ -164,29 +164,29 @@ func TestTaskOutcomes(t *testing.T) {
 func TestTaskTellsTheNextAgent(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{
-		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9",
+		ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Target: "a-9",
 			Checkpoint: json.RawMessage(`{"at":7}`)}), completed(`1`)})
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	second := run.deliveries[1]
 	require.JSONEq(t, `{"at":7}`, string(second.Checkpoint))
 	require.Equal(t, "a-1", second.TransferredFrom)
 	require.Equal(t, "a-9", second.PreferAgent)
 
 	t.Log("whom the cluster's strategy chose is preferred, in the task's own lane")
-	run = newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Prefer: "a-8"}),
-		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, AgentID: "a-2"}), completed(`1`)})
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run = newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Prefer: "a-8"}),
+		ended(contract.AttemptReport{Outcome: api.AttemptReturned, AgentID: "a-2"}), completed(`1`)})
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, "a-8", run.deliveries[2].PreferAgent)
 	require.Equal(t, []string{"lane/default", "lane/default", "lane/default"}, run.queues)
 
 	t.Log("a delivery that no agent began changes nothing, and the next that one began does")
-	run = newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}),
-		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, AgentID: "a-2"}),
-		ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true}), completed(`1`)})
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run = newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true}),
+		ended(contract.AttemptReport{Outcome: api.AttemptReturned, AgentID: "a-2"}),
+		ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true}), completed(`1`)})
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	var from []string
 	for _, d := range run.deliveries {
 		from = append(from, d.TransferredFrom)
@@ -198,45 +198,45 @@ func TestTaskTellsTheNextAgent(t *testing.T) {
 // then to any agent.
 func TestTaskGoesToTheTargetsLane(t *testing.T) {
 	t.Parallel()
-	moved := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Planned: true, Target: "a-9"})
+	moved := ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Planned: true, Target: "a-9"})
 	away := func(contract.RunTaskInput) (contract.AttemptReport, error) {
 		return contract.AttemptReport{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
 	run := newTask(t, script{moved, away, completed(`1`)})
-	run.start(fleet.TaskSpec{})
+	run.start(api.TaskSpec{})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
+	require.Equal(t, api.TaskCompleted, state.Status, state.Why)
 	require.Equal(t, []string{"lane/default", "lane/default/agent/a-9", "lane/default"}, run.queues)
-	require.Equal(t, fleet.AttemptReturned, state.Attempts[1].Outcome)
+	require.Equal(t, api.AttemptReturned, state.Attempts[1].Outcome)
 	require.Contains(t, state.Attempts[1].Reason, "a-9 did not take it")
 
 	t.Log("what only one agent may run stays in that agent's lane")
 	run = newTask(t, script{moved, completed(`1`)})
-	run.start(fleet.TaskSpec{Agent: "a-1"})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{Agent: "a-1"})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, []string{"lane/default", "lane/default"}, run.queues)
 }
 
 // A task is cancelled in Temporal as it looks for another lane, just before it continues as new.
 func TestTaskIsCancelledAsItContinuesAsNew(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptReturned, Unhandled: true})})
 	run.onPlace = func() {
 		run.SetContinueAsNewSuggested(true)
 		run.CancelWorkflow()
 	}
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCancelled, run.outcome(t).Status)
 }
 
 // A run that continues as new after a loss hands on what the next delivery tells of it.
 func TestTaskContinuedAsNewTellsTheNextAgent(t *testing.T) {
 	t.Parallel()
 	noticed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9",
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true, Target: "a-9",
 		NoticedAt: &noticed})})
 	run.onDelivery(1, func() { run.SetContinueAsNewSuggested(true) })
-	run.start(fleet.TaskSpec{})
+	run.start(api.TaskSpec{})
 	var continued *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &continued)
 	var input contract.TaskInput
@@ -244,7 +244,7 @@ func TestTaskContinuedAsNewTellsTheNextAgent(t *testing.T) {
 
 	next := newTask(t, script{completed(`1`)})
 	next.startInput(input)
-	require.Equal(t, fleet.TaskCompleted, next.outcome(t).Status)
+	require.Equal(t, api.TaskCompleted, next.outcome(t).Status)
 	second := next.deliveries[0]
 	require.Equal(t, 2, second.Attempt)
 	require.Equal(t, "a-1", second.TransferredFrom)
@@ -254,28 +254,28 @@ func TestTaskContinuedAsNewTellsTheNextAgent(t *testing.T) {
 
 func TestTaskFencedWaitsForTheLease(t *testing.T) {
 	t.Parallel()
-	lease := fleet.Duration(9 * time.Second)
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true,
+	lease := api.Duration(9 * time.Second)
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true,
 		LeaseRemaining: &lease}), completed(`1`)})
 	begun := run.Now()
-	run.start(fleet.TaskSpec{RetrySafety: fleet.Fenced})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{RetrySafety: api.Fenced})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.GreaterOrEqual(t, run.Now().Sub(begun), 9*time.Second)
 }
 
 func TestTaskReview(t *testing.T) {
 	t.Parallel()
-	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true})
+	lost := ended(contract.AttemptReport{Outcome: api.AttemptLost, Begun: true})
 	tests := []struct {
-		decision fleet.ReviewDecision
+		decision api.ReviewDecision
 		hub      script
-		status   fleet.TaskStatus
+		status   api.TaskStatus
 		result   string
 	}{
-		{fleet.ReviewRerun, script{lost, completed(`"again"`)}, fleet.TaskCompleted, `"again"`},
-		{fleet.ReviewCompleted, script{lost}, fleet.TaskCompleted, `"by hand"`},
-		{fleet.ReviewFailed, script{lost}, fleet.TaskFailed, ``},
-		{fleet.ReviewAccept, script{lost}, fleet.TaskCompleted, `"late"`},
+		{api.ReviewRerun, script{lost, completed(`"again"`)}, api.TaskCompleted, `"again"`},
+		{api.ReviewCompleted, script{lost}, api.TaskCompleted, `"by hand"`},
+		{api.ReviewFailed, script{lost}, api.TaskFailed, ``},
+		{api.ReviewAccept, script{lost}, api.TaskCompleted, `"late"`},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.decision), func(t *testing.T) {
@@ -283,13 +283,13 @@ func TestTaskReview(t *testing.T) {
 			run := newTask(t, tt.hub)
 			var retry, review, early, other, late, again *workflowtest.Answer
 			run.RegisterDelayedCallback(func() {
-				require.Equal(t, fleet.TaskReview, run.query(t).Status)
+				require.Equal(t, api.TaskReview, run.query(t).Status)
 				retry = run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
 				bring := func(attempt int) *workflowtest.Answer {
-					return run.update(contract.LateResultUpdate.Name, contract.LateResultRequest{LateResult: fleet.LateResult{
-						Attempt: attempt, Outcome: fleet.AttemptCompleted, Result: json.RawMessage(`"late"`)}})
+					return run.update(contract.LateResultUpdate.Name, contract.LateResultRequest{LateResult: api.LateResult{
+						Attempt: attempt, Outcome: api.AttemptCompleted, Result: json.RawMessage(`"late"`)}})
 				}
-				early = run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewAccept})
+				early = run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: api.ReviewAccept})
 				other, late, again = bring(2), bring(1), bring(1)
 			}, 47*time.Hour)
 			run.RegisterDelayedCallback(func() {
@@ -297,7 +297,7 @@ func TestTaskReview(t *testing.T) {
 				review = run.update(contract.ReviewUpdate.Name,
 					contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
 			}, 48*time.Hour)
-			run.start(fleet.TaskSpec{RetrySafety: fleet.AtMostOnce})
+			run.start(api.TaskSpec{RetrySafety: api.AtMostOnce})
 			require.True(t, retry.Refused, "a task in review is no dead letter")
 			require.True(t, early.Refused, "there is nothing to take yet")
 			require.True(t, other.Refused, "it had no such attempt")
@@ -315,61 +315,61 @@ func TestTaskReview(t *testing.T) {
 
 func TestTaskDeadLetterIsRetried(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true,
 		Reason: "disk full"}), completed(`1`)})
 	run.RegisterDelayedCallback(func() {
 		state := run.query(t)
-		require.Equal(t, fleet.TaskDeadLetter, state.Status)
+		require.Equal(t, api.TaskDeadLetter, state.Status)
 		require.Contains(t, state.Why, "disk full")
 		run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
 	}, 24*time.Hour)
-	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{Retry: api.RetryPolicy{MaxAttempts: 1}})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, 2, run.deliveries[1].Attempt, "attempts are numbered on")
 }
 
 func TestTaskCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true})})
 	run.RegisterDelayedCallback(func() {
 		run.update(contract.CancelUpdate.Name,
 			contract.CancelRequest{Reason: "not needed"})
 	}, time.Second)
-	run.start(fleet.TaskSpec{})
+	run.start(api.TaskSpec{})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskCancelled, state.Status)
+	require.Equal(t, api.TaskCancelled, state.Status)
 	require.Equal(t, "not needed", state.Why)
 }
 
 func TestTaskExpires(t *testing.T) {
 	t.Parallel()
-	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
+	returned := ended(contract.AttemptReport{Outcome: api.AttemptReturned})
 	run := newTask(t, script{returned, returned, returned, returned, returned, returned, returned, returned, returned,
 		returned})
-	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
-	require.Equal(t, fleet.TaskExpired, run.outcome(t).Status)
+	run.start(api.TaskSpec{ExpiresIn: api.Duration(time.Second)})
+	require.Equal(t, api.TaskExpired, run.outcome(t).Status)
 }
 
 // Only the wait for an agent expires: not the time an attempt ran, and not the backoff after it.
 func TestTaskThatRanLongDoesNotExpire(t *testing.T) {
 	t.Parallel()
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
+	failed := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true})
 	run := newTask(t, script{failed, failed, completed(`1`)})
-	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status,
+	run.start(api.TaskSpec{ExpiresIn: api.Duration(time.Second)})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status,
 		"the backoffs of 2 s and 4 s are longer than expires_in")
 }
 
 // An expires_at holds between attempts too, until a person has the task run again.
 func TestTaskExpiresAtItsTime(t *testing.T) {
 	t.Parallel()
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
-	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
+	failed := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true})
+	returned := ended(contract.AttemptReport{Outcome: api.AttemptReturned})
 	run := newTask(t, script{returned, failed, failed, failed})
 	begun := run.Now()
-	run.start(fleet.TaskSpec{ExpiresAt: begun.Add(7 * time.Second)})
+	run.start(api.TaskSpec{ExpiresAt: begun.Add(7 * time.Second)})
 	state := run.outcome(t)
-	require.Equal(t, fleet.TaskExpired, state.Status, "the backoffs of 2 s and 4 s end later")
+	require.Equal(t, api.TaskExpired, state.Status, "the backoffs of 2 s and 4 s end later")
 	require.Equal(t, 2, state.Tried, "one was returned, and of two failures the second was too late for another")
 	require.Contains(t, state.Why, "expired before an agent took it again")
 	require.WithinDuration(t, begun.Add(7*time.Second), run.Now(), 2*time.Second)
@@ -378,8 +378,8 @@ func TestTaskExpiresAtItsTime(t *testing.T) {
 	run.RegisterDelayedCallback(func() {
 		run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
 	}, time.Minute)
-	run.start(fleet.TaskSpec{ExpiresAt: run.Now().Add(30 * time.Second), Retry: fleet.RetryPolicy{MaxAttempts: 2}})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status, "retried after its time")
+	run.start(api.TaskSpec{ExpiresAt: run.Now().Add(30 * time.Second), Retry: api.RetryPolicy{MaxAttempts: 2}})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status, "retried after its time")
 }
 
 func (r *taskRun) query(t *testing.T) contract.TaskState {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // marks records each change of the task's mark.
@@ -30,34 +30,34 @@ func (r *taskRun) marks() *[]string {
 
 func TestTaskThatNobodyHandlesIsMarkedUntilAnAgentHadIt(t *testing.T) {
 	t.Parallel()
-	nobody := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent here has a handler",
+	nobody := ended(contract.AttemptReport{Outcome: api.AttemptReturned, Reason: "no agent here has a handler",
 		Unhandled: true})
-	busy := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent that can run it is busy"})
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "exit code 1"})
+	busy := ended(contract.AttemptReport{Outcome: api.AttemptReturned, Reason: "every agent that can run it is busy"})
+	failed := ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Reason: "exit code 1"})
 	for name, c := range map[string]struct {
 		hub    script
-		status fleet.TaskStatus
+		status api.TaskStatus
 		marks  []string
 	}{
-		"soon handled": {script{nobody, nobody, completed(`1`)}, fleet.TaskCompleted, nil},
-		"marked once": {script{nobody, nobody, nobody, nobody, nobody, completed(`1`)}, fleet.TaskCompleted,
+		"soon handled": {script{nobody, nobody, completed(`1`)}, api.TaskCompleted, nil},
+		"marked once": {script{nobody, nobody, nobody, nobody, nobody, completed(`1`)}, api.TaskCompleted,
 			[]string{"unhandled since", ""}},
-		"busy does not handle it": {script{nobody, nobody, nobody, busy, nobody, completed(`1`)}, fleet.TaskCompleted,
+		"busy does not handle it": {script{nobody, nobody, nobody, busy, nobody, completed(`1`)}, api.TaskCompleted,
 			[]string{"unhandled since", ""}},
-		"busy": {script{busy, busy, busy, busy, busy, completed(`1`)}, fleet.TaskCompleted, nil},
-		"an agent had it": {script{nobody, nobody, nobody, failed, completed(`1`)}, fleet.TaskCompleted,
+		"busy": {script{busy, busy, busy, busy, busy, completed(`1`)}, api.TaskCompleted, nil},
+		"an agent had it": {script{nobody, nobody, nobody, failed, completed(`1`)}, api.TaskCompleted,
 			[]string{"unhandled since", ""}},
 		"again": {script{nobody, nobody, nobody, failed, nobody, nobody, nobody, completed(`1`)},
-			fleet.TaskCompleted, []string{"unhandled since", "", "unhandled since", ""}},
+			api.TaskCompleted, []string{"unhandled since", "", "unhandled since", ""}},
 		"failed": {script{nobody, nobody, nobody,
-			ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
-				Final: true})}, fleet.TaskFailed, []string{"unhandled since", "", "failed since"}},
+			ended(contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true,
+				Final: true})}, api.TaskFailed, []string{"unhandled since", "", "failed since"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run := newTask(t, c.hub)
 			marks := run.marks()
-			run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Hour)})
+			run.start(api.TaskSpec{ExpiresIn: api.Duration(time.Hour)})
 			require.Equal(t, c.status, run.outcome(t).Status)
 			require.Equal(t, c.marks, *marks)
 		})
@@ -67,7 +67,7 @@ func TestTaskThatNobodyHandlesIsMarkedUntilAnAgentHadIt(t *testing.T) {
 // TestWokenTask is offered again as soon as an agent joined, not when its wait is over.
 func TestWokenTask(t *testing.T) {
 	t.Parallel()
-	no := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})
+	no := ended(contract.AttemptReport{Outcome: api.AttemptReturned, Unhandled: true})
 	run := newTask(t, script{no, no, no, no, no, no, no, no, completed("1")})
 	begun := run.Now()
 	const joined = 55 * time.Second
@@ -79,8 +79,8 @@ func TestWokenTask(t *testing.T) {
 		require.Len(t, run.deliveries, 8)
 		run.SignalWorkflow(contract.WakeSignal.Name, contract.None{})
 	}, joined+time.Second)
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, joined+time.Second, run.Now().Sub(begun).Round(time.Second))
 }
 
@@ -88,13 +88,13 @@ func TestWokenTask(t *testing.T) {
 func TestOneOfManyThatNobodyHandles(t *testing.T) {
 	t.Parallel()
 	turn := func(wait time.Duration) func(contract.RunTaskInput) (contract.AttemptReport, error) {
-		return ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true,
-			RetryAfter: fleet.Duration(wait)})
+		return ended(contract.AttemptReport{Outcome: api.AttemptReturned, Unhandled: true,
+			RetryAfter: api.Duration(wait)})
 	}
 	run := newTask(t, script{turn(3 * time.Minute), turn(9 * time.Minute)})
 	marks, begun := run.marks(), run.Now()
-	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(5 * time.Minute)})
-	require.Equal(t, fleet.TaskExpired, run.outcome(t).Status)
+	run.start(api.TaskSpec{ExpiresIn: api.Duration(5 * time.Minute)})
+	require.Equal(t, api.TaskExpired, run.outcome(t).Status)
 	require.Len(t, run.deliveries, 2)
 	require.Equal(t, 5*time.Minute, run.Now().Sub(begun).Round(time.Second))
 	require.Equal(t, "unhandled since", (*marks)[0])
@@ -103,10 +103,10 @@ func TestOneOfManyThatNobodyHandles(t *testing.T) {
 // TestUnhandledTaskIsPlacedAgain waits in the lane of its type once that has one.
 func TestUnhandledTaskIsPlacedAgain(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true}),
-		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned}), completed("1")})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: api.AttemptReturned, Unhandled: true}),
+		ended(contract.AttemptReport{Outcome: api.AttemptReturned}), completed("1")})
 	run.place = "lane/default/type/echo"
-	run.start(fleet.TaskSpec{})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	run.start(api.TaskSpec{})
+	require.Equal(t, api.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, []string{"lane/default", run.place, run.place}, run.queues)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/cli/agentrun"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -106,7 +106,7 @@ func (i *Installation) joinFake(ctx context.Context, clusters []string, each int
 		cluster := clusters[k/each]
 		id := fmt.Sprintf("%s-%d", cluster, k%each+1)
 		f := fakeAgent{hub: i.agentsURL(), client: shared, registration: protocol.Register{AgentID: id,
-			Cluster: cluster, InstanceID: "instance-of-" + id, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
+			Cluster: cluster, InstanceID: "instance-of-" + id, AgentProfile: api.AgentProfile{MaxTasks: 1,
 				TaskTypes: []string{taskType}, Host: "bench", StartedAt: time.Now().UTC()}}}
 		retry := backoff.Backoff{First: 100 * time.Millisecond, Limit: 2 * time.Second}
 		for ctx.Err() == nil {
@@ -154,7 +154,7 @@ func (f *fakeAgent) turn(ctx context.Context) error {
 		a, began := &polled.Assignments[i], time.Now()
 		path := strings.Replace(protocol.ResultPath, "{task_id}", a.TaskID, 1)
 		if err := f.call(ctx, path, &protocol.Result{Token: a.Token, Attempt: a.Attempt, StartedAt: began,
-			EndedAt: began, Outcome: fleet.AttemptCompleted, Output: fmt.Append(nil, began.UnixNano())},
+			EndedAt: began, Outcome: api.AttemptCompleted, Output: fmt.Append(nil, began.UnixNano())},
 			&struct{}{}); err != nil {
 			return err
 		}

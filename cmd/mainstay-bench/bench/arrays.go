@@ -17,7 +17,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // napType is the type of work that takes a millisecond.
@@ -142,7 +141,7 @@ func (c *crew) array(ctx context.Context, kind string, elements int) (time.Durat
 }
 
 func (c *crew) submitArray(ctx context.Context, id, kind string, elements int) error {
-	spec := fleet.TaskSpec{Type: kind, Cluster: c.cluster}
+	spec := api.TaskSpec{Type: kind, Cluster: c.cluster}
 	if kind == agent.ExecType {
 		spec.Payload = json.RawMessage(`{"command": ["true"]}`)
 	}

@@ -16,21 +16,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // attack is something that one address sends without end, to use up the control plane.
 type attack struct {
 	name         string
 	method, path string
-	role         access.Role   // of the token that it has; empty: none
-	allTenants   bool          // the token is of no tenant, so it sees what the honest clients submitted
-	body         func() []byte // nil: none
-	atOnce       int           // requests at a time
-	hold         bool          // the answer is read to its end, which may take a minute
+	role         api.AccessRole // of the token that it has; empty: none
+	allTenants   bool           // the token is of no tenant, so it sees what the honest clients submitted
+	body         func() []byte  // nil: none
+	atOnce       int            // requests at a time
+	hold         bool           // the answer is read to its end, which may take a minute
 }
 
 // attacked is what came of an attack.
@@ -98,28 +96,28 @@ func attacks(task string) []attack {
 	return []attack{
 		{name: "polls", method: http.MethodPost, path: "/api/v1/agents/x/poll", body: poll, atOnce: 4},
 		{name: "sign-ins", method: http.MethodPost, path: "/api/v1/session", body: sign, atOnce: 10},
-		{name: "batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: access.Operator,
+		{name: "batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: api.RoleOperator,
 			body: batch, atOnce: 4},
-		{name: "valid batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: access.Operator,
+		{name: "valid batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: api.RoleOperator,
 			body: valid, atOnce: 4, hold: true},
-		{name: "deep tasks", method: http.MethodPost, path: "/api/v1/agents/tasks", role: access.Operator, body: deep,
+		{name: "deep tasks", method: http.MethodPost, path: "/api/v1/agents/tasks", role: api.RoleOperator, body: deep,
 			atOnce: 4},
-		{name: "registrations", method: http.MethodPost, path: "/api/v1/agents/register", role: access.Viewer,
+		{name: "registrations", method: http.MethodPost, path: "/api/v1/agents/register", role: api.RoleViewer,
 			body: repeated(`{"agent_id":"x"}`, "", 0, ""), atOnce: 16},
 		{name: "waits", method: http.MethodGet, path: "/api/v1/agents/tasks/" + task + "?wait=60s",
-			role: access.Viewer, atOnce: 300, hold: true},
-		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
+			role: api.RoleViewer, atOnce: 300, hold: true},
+		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: api.RoleViewer, atOnce: 400,
 			hold: true},
-		{name: "lists", method: http.MethodGet, path: "/api/v1/agents/tasks?page_size=200", role: access.Viewer,
+		{name: "lists", method: http.MethodGet, path: "/api/v1/agents/tasks?page_size=200", role: api.RoleViewer,
 			allTenants: true, atOnce: 20},
-		{name: "searches", method: http.MethodGet, path: "/api/v1/agents/tasks?text=zz", role: access.Viewer,
+		{name: "searches", method: http.MethodGet, path: "/api/v1/agents/tasks?text=zz", role: api.RoleViewer,
 			allTenants: true, atOnce: 60},
-		{name: "overviews", method: http.MethodGet, path: "/api/v1/agents/overview", role: access.Viewer, allTenants: true,
+		{name: "overviews", method: http.MethodGet, path: "/api/v1/agents/overview", role: api.RoleViewer, allTenants: true,
 			atOnce: 60},
-		{name: "agents", method: http.MethodGet, path: "/api/v1/agents", role: access.Viewer, allTenants: true, atOnce: 60},
-		{name: "queues", method: http.MethodGet, path: "/api/v1/agents/queue", role: access.Viewer, allTenants: true,
+		{name: "agents", method: http.MethodGet, path: "/api/v1/agents", role: api.RoleViewer, allTenants: true, atOnce: 60},
+		{name: "queues", method: http.MethodGet, path: "/api/v1/agents/queue", role: api.RoleViewer, allTenants: true,
 			atOnce: 60},
-		{name: "pasts", method: http.MethodGet, path: "/api/v1/agents/events?since=24h&follow=false", role: access.Viewer,
+		{name: "pasts", method: http.MethodGet, path: "/api/v1/agents/events?since=24h&follow=false", role: api.RoleViewer,
 			allTenants: true, atOnce: 60, hold: true},
 	}
 }
@@ -144,8 +142,8 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 		}
 		return made.Secret, nil
 	}
-	task, err := i.Tasks.Submit(ctx, &api.TaskRequest{ID: "waits", TaskSpec: fleet.TaskSpec{Type: "none",
-		Cluster: "default", Tenant: "acme", ExpiresIn: fleet.Duration(24 * time.Hour)}})
+	task, err := i.Tasks.Submit(ctx, &api.TaskRequest{ID: "waits", TaskSpec: api.TaskSpec{Type: "none",
+		Cluster: "default", Tenant: "acme", ExpiresIn: api.Duration(24 * time.Hour)}})
 	if err != nil {
 		return err
 	}
@@ -240,8 +238,8 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 			_ = pause(ctx, 100*time.Millisecond)
 		}
 	})
-	answers, err := submitting(ctx, i.Client, 2, 50*time.Millisecond, &api.TaskRequest{TaskSpec: fleet.TaskSpec{
-		Type: "none", Cluster: dev.Cluster, Payload: json.RawMessage(`{"n":1}`), ExpiresIn: fleet.Duration(honestExpiry)}})
+	answers, err := submitting(ctx, i.Client, 2, 50*time.Millisecond, &api.TaskRequest{TaskSpec: api.TaskSpec{
+		Type: "none", Cluster: dev.Cluster, Payload: json.RawMessage(`{"n":1}`), ExpiresIn: api.Duration(honestExpiry)}})
 	attackers.Wait()
 	if err != nil {
 		return result, fmt.Errorf("an honest client, beside %s: %w", a.name, err)

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -28,14 +28,14 @@ const (
 func (i *Installation) oneAgent(ctx context.Context, slots int) (*crew, error) {
 	c := newCrew(i, "bench", 1)
 	c.slots = slots
-	return c, c.begin(ctx, fleet.ActiveActive)
+	return c, c.begin(ctx, api.ActiveActive)
 }
 
 // crew is one cluster's agents, a process each, with work.
 type crew struct {
 	*Installation
 	cluster   string
-	safety    fleet.RetrySafety
+	safety    api.RetrySafety
 	slots     int      // of each agent
 	types     []string // that its agents handle; empty: all of the benchmarks
 	led       bool     // only a leader works
@@ -54,7 +54,7 @@ func newCrew(i *Installation, cluster string, size int) *crew {
 	c := &crew{
 		Installation: i,
 		cluster:      cluster,
-		safety:       fleet.Idempotent,
+		safety:       api.Idempotent,
 		slots:        workSlots,
 		stopAfter:    stopAfter,
 		processes:    map[string]*Process{},
@@ -68,13 +68,13 @@ func newCrew(i *Installation, cluster string, size int) *crew {
 }
 
 // create makes the crew's cluster.
-func (c *crew) create(ctx context.Context, mode fleet.ReplicationMode) error {
+func (c *crew) create(ctx context.Context, mode api.ReplicationMode) error {
 	_, err := c.Clusters.Create(ctx, client.Settings{"name": c.cluster, "replication_mode": mode})
 	return err
 }
 
 // begin makes the crew's cluster and starts its agents.
-func (c *crew) begin(ctx context.Context, mode fleet.ReplicationMode) error {
+func (c *crew) begin(ctx context.Context, mode api.ReplicationMode) error {
 	if err := c.create(ctx, mode); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (c *crew) submit(ctx context.Context, n int, run time.Duration) ([]string, 
 	for k := range tasks {
 		tasks[k] = c.taskID(first + k)
 	}
-	spec := fleet.TaskSpec{Type: workType, RetrySafety: c.safety, Payload: work(run)}
+	spec := api.TaskSpec{Type: workType, RetrySafety: c.safety, Payload: work(run)}
 	return tasks, c.submitBatches(ctx, first, n, spec)
 }
 
@@ -181,7 +181,7 @@ func (c *crew) outcome(ctx context.Context, tasks []string, limit time.Duration)
 	var completed atomic.Int64
 	if err := eachOf(ctx, len(tasks), 8, func(ctx context.Context, i int) error {
 		task, err := c.Tasks.Wait(ctx, tasks[i], 30*time.Second)
-		if err == nil && task.Status == fleet.TaskCompleted {
+		if err == nil && task.Status == api.TaskCompleted {
 			completed.Add(1)
 		}
 		return err

@@ -14,7 +14,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // failoverPlan is how much to measure.
@@ -103,7 +102,7 @@ func atWork(network func(context.Context, *crew) error) enter {
 		if err := network(ctx, c); err != nil {
 			return nil, err
 		}
-		if err := c.begin(ctx, fleet.ActiveActive); err != nil {
+		if err := c.begin(ctx, api.ActiveActive); err != nil {
 			return nil, err
 		}
 		return c, c.fill(ctx)
@@ -117,7 +116,7 @@ func enterMany(network func(context.Context, *crew) error) enter {
 		if err := network(ctx, c); err != nil {
 			return nil, err
 		}
-		return c, c.begin(ctx, fleet.ActiveActive)
+		return c, c.begin(ctx, api.ActiveActive)
 	}
 }
 
@@ -131,7 +130,7 @@ func holdTemporal(ctx context.Context, c *crew) (err error) {
 	if c.store, err = c.newRelay(c.temporal, 0); err != nil {
 		return err
 	}
-	c.safety, c.temporal = fleet.Fenced, strings.TrimPrefix(c.store.url(), "http://")
+	c.safety, c.temporal = api.Fenced, strings.TrimPrefix(c.store.url(), "http://")
 	return c.startServe(ctx, "hub")
 }
 
@@ -160,8 +159,8 @@ const leaderCrew = 3
 // enterLed has one agent lead, with a fenced task.
 func enterLed(ctx context.Context, _ *failoverPlan, i *Installation) (*crew, error) {
 	c := newCrew(i, "bench-leader", leaderCrew)
-	c.safety, c.led = fleet.Fenced, true
-	if err := c.begin(ctx, fleet.ActivePassive); err != nil {
+	c.safety, c.led = api.Fenced, true
+	if err := c.begin(ctx, api.ActivePassive); err != nil {
 		return nil, err
 	}
 	return c, c.oneTask(ctx)
@@ -171,7 +170,7 @@ func enterLed(ctx context.Context, _ *failoverPlan, i *Installation) (*crew, err
 func enterStopping(ctx context.Context, _ *failoverPlan, i *Installation) (*crew, error) {
 	c := newCrew(i, "bench-stop", leaderCrew)
 	c.stopAfter = 2 * leaderWork
-	return c, c.begin(ctx, fleet.ActivePassive)
+	return c, c.begin(ctx, api.ActivePassive)
 }
 
 // faults are in the order in which they are done: first those of agents, then those of parts of the control plane.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // moveLimit is how long a task may take to go on elsewhere until the run is given up.
@@ -299,13 +299,13 @@ func watchHealthy(ctx context.Context, plan *failoverPlan, c *crew, row *faultRo
 	}
 	watched, done := context.WithTimeout(ctx, plan.healthy)
 	defer done()
-	types := []string{string(fleet.EventAgentSuspect), string(fleet.EventAgentLost)}
+	types := []string{string(api.EventAgentSuspect), string(api.EventAgentLost)}
 	for event, err := range c.Events(watched, client.EventQuery{Types: types}) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 		case err != nil:
 			return err
-		case event.Type == fleet.EventAgentLost:
+		case event.Type == api.EventAgentLost:
 			row.GivenUp++
 		default:
 			row.Suspected++

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -124,7 +124,7 @@ func (f *fleetRun) join(ctx context.Context) error {
 	clusters := make([]string, f.Fleet.Clusters)
 	for n := range clusters {
 		clusters[n] = fmt.Sprintf("%s-%d", manyCluster, n+1)
-		settings := client.Settings{"name": clusters[n], "max_agents": fleet.MaxMembers}
+		settings := client.Settings{"name": clusters[n], "max_agents": api.MaxMembers}
 		if _, err := f.Installation.Clusters.Create(ctx, settings); err != nil {
 			return err
 		}

@@ -23,7 +23,6 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // gatewayPlan is how to load both sides: with clients that submit one task after the other, for a time.
@@ -89,7 +88,7 @@ func (r *run) gateway(ctx context.Context, p *gatewayPlan) error {
 
 // contender loads one of the two APIs.
 func (p *gatewayPlan) contender(name string, c *client.Client) contender {
-	task := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: taskType, Cluster: dev.Cluster,
+	task := api.TaskRequest{TaskSpec: api.TaskSpec{Type: taskType, Cluster: dev.Cluster,
 		Payload: json.RawMessage(`{"n":1}`)}}
 	return contender{name: name,
 		work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {
@@ -131,7 +130,7 @@ func bareGateway(c sdkclient.Client) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.POST("/api/v1/agents/tasks", func(g *gin.Context) {
-		var spec fleet.TaskSpec
+		var spec api.TaskSpec
 		if err := g.BindJSON(&spec); err != nil {
 			return
 		}
@@ -150,7 +149,7 @@ func bareGateway(c sdkclient.Client) http.Handler {
 			return
 		}
 		g.JSON(http.StatusAccepted, gin.H{"id": id, "type": spec.Type, "cluster": spec.Cluster,
-			"status": fleet.TaskQueued, "workflow_id": start.WorkflowID, "run_id": run.GetRunID()})
+			"status": api.TaskQueued, "workflow_id": start.WorkflowID, "run_id": run.GetRunID()})
 	})
 	return engine
 }

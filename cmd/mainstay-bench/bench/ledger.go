@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 )
 
 // workType is the type of tasks that go on for a while and leave a trace in the ledger.
@@ -20,7 +20,7 @@ const workType = "bench-work"
 
 // workPayload tells a handler how long to go on.
 type workPayload struct {
-	Run fleet.Duration `json:"run"`
+	Run api.Duration `json:"run"`
 }
 
 // What a ledger tells of.
@@ -65,7 +65,7 @@ func (l *ledger) event(e agent.Event) {
 	switch {
 	case e.Kind == agent.EventRegistered:
 		_ = l.write(ledgerEntry{Event: ledgerOnline, At: time.Now().UnixNano()})
-	case e.Kind == agent.EventRole && e.Role == fleet.RoleLeader:
+	case e.Kind == agent.EventRole && e.Role == api.RoleLeader:
 		_ = l.write(ledgerEntry{Event: ledgerLeads, At: time.Now().UnixNano()})
 	}
 }

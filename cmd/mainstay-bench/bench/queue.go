@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	sdkworker "go.temporal.io/sdk/worker"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // queuePlan is how much to measure.
@@ -273,10 +273,10 @@ func mainstayFiller(ctx context.Context, r *run, i *Installation, p *queuePlan) 
 	return &filler{
 		Installation: i, queue: contract.ClusterLane(c.cluster), workflow: contract.TaskWorkflow,
 		submit: func(ctx context.Context, first, n int) error {
-			return c.submitBatches(ctx, first, n, fleet.TaskSpec{Type: taskType})
+			return c.submitBatches(ctx, first, n, api.TaskSpec{Type: taskType})
 		},
 		serve:     func(ctx context.Context) (func(), error) { return c.leave, c.startAgents(ctx, c.ids...) },
 		memory:    func(ctx context.Context) (int64, int64, error) { return processMemory(ctx, i.url, i.hubPID()) },
 		processes: func() []int { return append(c.pids(), i.hubPID()) },
-	}, c.create(ctx, fleet.ActiveActive)
+	}, c.create(ctx, api.ActiveActive)
 }

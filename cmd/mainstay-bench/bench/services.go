@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // What another orchestrator, Nomad 2.0.5, needs until an instance of a killed agent begins elsewhere, in milliseconds:
@@ -82,7 +82,7 @@ func (r *run) services(ctx context.Context, p servicesPlan) error {
 	defer i.Stop()
 	c := newCrew(i, "bench", p.agents)
 	c.slots = 2 + (p.instances+p.parallel)*2/p.agents // room for the new ones, also while an agent is away
-	if err := c.begin(ctx, fleet.ActiveActive); err != nil {
+	if err := c.begin(ctx, api.ActiveActive); err != nil {
 		return err
 	}
 	s := &services{report: r.report, Instances: p.instances, MaxParallel: p.parallel, Met: true,

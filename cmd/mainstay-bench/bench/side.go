@@ -20,7 +20,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // side is one of the two systems that are compared.
@@ -46,7 +45,7 @@ type mainstay struct {
 
 // Submit implements side.
 func (m mainstay) Submit(ctx context.Context) (string, error) {
-	task, err := m.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: m.kind, Cluster: m.cluster}})
+	task, err := m.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: api.TaskSpec{Type: m.kind, Cluster: m.cluster}})
 	if err != nil {
 		return "", err
 	}

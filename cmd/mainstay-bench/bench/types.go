@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Types is how soon tasks of one type begin while many of another wait for their own agents, of Mainstay and of bare
@@ -108,15 +108,15 @@ func (t *Types) measureMainstay(ctx context.Context, r *run, p *typesPlan) error
 	defer i.Stop()
 	c := newCrew(i, "bench-types", 2*p.agents)
 	c.slots, c.types = p.slots, []string{workType}
-	if err := c.create(ctx, fleet.ActiveActive); err != nil {
+	if err := c.create(ctx, api.ActiveActive); err != nil {
 		return err
 	}
 	if err := c.startAgents(ctx, c.ids[:p.agents]...); err != nil {
 		return err
 	}
 	busy := p.agents * p.slots
-	if err := c.submitBatches(ctx, 0, p.backlog+busy, fleet.TaskSpec{Type: workType, Payload: work(noLimit),
-		ExpiresIn: fleet.Duration(noLimit)}); err != nil {
+	if err := c.submitBatches(ctx, 0, p.backlog+busy, api.TaskSpec{Type: workType, Payload: work(noLimit),
+		ExpiresIn: api.Duration(noLimit)}); err != nil {
 		return err
 	}
 	if err := i.awaitBacklog(ctx, contract.ClusterLane(c.cluster), p.backlog); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -93,7 +92,7 @@ func eachOf(ctx context.Context, n, atOnce int, do func(context.Context, int) er
 const batchSize = 1000
 
 // submitBatches submits n tasks through /tasks/batch, one request after the other. first numbers the first of them.
-func (c *crew) submitBatches(ctx context.Context, first, n int, spec fleet.TaskSpec) error {
+func (c *crew) submitBatches(ctx context.Context, first, n int, spec api.TaskSpec) error {
 	begun := time.Now()
 	spec.Cluster = c.cluster
 	for done := 0; done < n; {

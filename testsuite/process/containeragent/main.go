@@ -15,14 +15,14 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spawner"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	file := os.Getenv(fleet.EnvJoinTokenFile)
+	file := os.Getenv(api.EnvJoinTokenFile)
 	if file == "" { // it is the sandbox of a pod
 		<-ctx.Done()
 		return

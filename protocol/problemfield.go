@@ -1,7 +1,0 @@
-package protocol
-
-// ProblemField locates one invalid field.
-type ProblemField struct {
-	Location string `json:"location"`
-	Message  string `json:"message"`
-}
