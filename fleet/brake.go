@@ -155,7 +155,7 @@ func (c *Cluster) MissHub(hub string, working func(agent string) bool, at, now t
 		if m := &c.Members[i]; m.Hub == hub && m.Connected() && m.HubLostAt.IsZero() {
 			m.HubLostAt = now
 			if m.Serving() {
-				m.setStatus(api.AgentSuspect, "held by the mass-loss brake: its hub was lost, and too many agents with it", now)
+				m.SetStatus(api.AgentSuspect, "held by the mass-loss brake: its hub was lost, and too many agents with it", now)
 			}
 		}
 	}

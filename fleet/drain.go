@@ -98,9 +98,9 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 		switch {
 		case m.Status != api.AgentDraining && m.Status != api.AgentMaintenance:
 		case m.Hub == "":
-			m.setStatus(api.AgentOffline, "not connected since before its maintenance ended", now)
+			m.SetStatus(api.AgentOffline, "not connected since before its maintenance ended", now)
 		default:
-			m.setStatus(api.AgentOnline, "", now)
+			m.SetStatus(api.AgentOnline, "", now)
 			m.Relieved = false
 		}
 	}
@@ -114,9 +114,9 @@ func (m *Member) settleCordon(c *Cluster, now time.Time) {
 	switch {
 	case k == nil:
 	case m.Connected():
-		m.setStatus(k.Status, k.Reason, now)
+		m.SetStatus(k.Status, k.Reason, now)
 	case k.Status == api.AgentMaintenance:
-		m.setStatus(api.AgentMaintenance, k.Reason, now)
+		m.SetStatus(api.AgentMaintenance, k.Reason, now)
 	}
 }
 

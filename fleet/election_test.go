@@ -23,17 +23,17 @@ func TestElect(t *testing.T) {
 		{"least loaded", nil, map[string]int{"a": 2, "b": 1, "c": 1}, "b", time.Time{}},
 		{"load is a share of the slots", func(c *Cluster) { c.Member("c").MaxTasks = 100 },
 			map[string]int{"a": 1, "b": 1, "c": 5}, "c", time.Time{}},
-		{"only the online", func(c *Cluster) { c.become("a", api.AgentSuspect); c.become("b", api.AgentDraining) },
+		{"only the online", func(c *Cluster) { become(c, "a", api.AgentSuspect); become(c, "b", api.AgentDraining) },
 			map[string]int{"c": 9}, "c", time.Time{}},
 		{"nobody", func(c *Cluster) {
-			c.become("a", api.AgentSuspect)
-			c.become("b", api.AgentMaintenance)
-			c.become("c", api.AgentOffline)
+			become(c, "a", api.AgentSuspect)
+			become(c, "b", api.AgentMaintenance)
+			become(c, "c", api.AgentOffline)
 		}, nil, "", time.Time{}},
 		{"leader serves", func(c *Cluster) { c.Promote("b", noon) }, nil, "", time.Time{}},
-		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); c.become("b", api.AgentSuspect) }, nil, "",
+		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); become(c, "b", api.AgentSuspect) }, nil, "",
 			time.Time{}},
-		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); c.become("b", api.AgentOffline) },
+		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); become(c, "b", api.AgentOffline) },
 			nil, "", time.Time{}},
 		{"lease may still run", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(time.Nanosecond, noon) }, nil,
 			"", noon.Add(1)},
@@ -46,8 +46,8 @@ func TestElect(t *testing.T) {
 		{"the leader before when it is alone", func(c *Cluster) {
 			c.Promote("a", noon)
 			c.VacateLeader(0, noon)
-			c.become("b", api.AgentOffline)
-			c.become("c", api.AgentOffline)
+			become(c, "b", api.AgentOffline)
+			become(c, "c", api.AgentOffline)
 		}, nil, "a", time.Time{}},
 		{"not in active_active", func(c *Cluster) { c.Config.ReplicationMode = api.ActiveActive }, nil, "", time.Time{}},
 		{"not in sharded", func(c *Cluster) { c.Config.ReplicationMode = api.Sharded }, nil, "", time.Time{}},
@@ -97,7 +97,7 @@ func TestElectByStrategy(t *testing.T) {
 			c.Member("e").Zone, c.Member("b").Zone = "z1", "z1"
 			loads := map[string]int{"b": 2, "c": 1, "d": 3, "e": 4}
 			for _, leader := range want {
-				c.become(c.Leader, api.AgentOffline)
+				become(c, c.Leader, api.AgentOffline)
 				c.VacateLeader(roleLease, noon)
 				chosen, ok := c.ChooseSuccessor(strategy, loads)
 				require.True(t, ok)
@@ -116,12 +116,12 @@ func TestSuccessorIsLost(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(api.ActivePassive, "a", "b", "c")
 	c.Promote("a", noon)
-	c.become("a", api.AgentOffline)
+	become(c, "a", api.AgentOffline)
 	c.VacateLeader(roleLease, noon)
 	chosen, ok := c.ChooseSuccessor(api.SelectLeastLoaded, nil)
 	require.True(t, ok)
 	require.Equal(t, "b", chosen)
-	c.become("b", api.AgentOffline)
+	become(c, "b", api.AgentOffline)
 	won, ok := c.Elect(api.SelectLeastLoaded, nil, noon.Add(roleLease))
 	require.True(t, ok)
 	require.Equal(t, "c", won.Leader)
@@ -144,7 +144,7 @@ func TestLeaderIsDemoted(t *testing.T) {
 	require.Equal(t, []string{"c", "a"}, c.Standbys, "it became standby last")
 
 	t.Log("a leader that died is no standby")
-	c.become("b", api.AgentOffline)
+	become(c, "b", api.AgentOffline)
 	c.VacateLeader(0, noon)
 	won, ok = c.Elect(api.SelectLeastLoaded, nil, noon.Add(2*roleLease))
 	require.True(t, ok)
@@ -156,7 +156,7 @@ func TestLeaderIsDemoted(t *testing.T) {
 func TestPromote(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(api.ActivePassive, "a", "b", "c")
-	c.become("c", api.AgentSuspect)
+	become(c, "c", api.AgentSuspect)
 	for _, id := range []string{"c", "z", ""} {
 		_, ok := c.Promote(id, noon)
 		require.False(t, ok, id)
@@ -223,7 +223,7 @@ func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 		}
 	case "status":
 		if m != nil && m.Status != api.AgentOffline {
-			m.setStatus(rapid.SampledFrom([]api.AgentStatus{api.AgentOnline, api.AgentSuspect, api.AgentDraining,
+			m.SetStatus(rapid.SampledFrom([]api.AgentStatus{api.AgentOnline, api.AgentSuspect, api.AgentDraining,
 				api.AgentMaintenance}).Draw(t, "status"), "", w.now)
 			if !m.Serving() {
 				vacate(agent, false)

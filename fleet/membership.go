@@ -215,7 +215,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	m.Capabilities, m.TaskTypes = api.SortedSet(j.Capabilities), api.SortedSet(j.TaskTypes)
 	m.counted = memberSizes{}
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == api.AgentOffline {
-		m.setStatus(api.AgentOnline, "", now)
+		m.SetStatus(api.AgentOnline, "", now)
 	}
 	m.settleCordon(c, now)
 	return answer
@@ -257,7 +257,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if m.Status == t.Status || cordoned {
 		return false
 	}
-	m.setStatus(t.Status, t.Reason, t.At)
+	m.SetStatus(t.Status, t.Reason, t.At)
 	return true
 }
 
@@ -281,7 +281,7 @@ func (m *Member) HealthLevel() api.HealthLevel {
 
 // disconnect records that no hub has a session of the agent any more.
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
-	m.setStatus(api.AgentOffline, reason, at)
+	m.SetStatus(api.AgentOffline, reason, at)
 	m.Health, m.HubLostAt = nil, time.Time{}
 	if c.Cordons.Of(m.AgentID) != nil {
 		m.Hub = ""
@@ -316,7 +316,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	return lost
 }
 
-func (m *Member) setStatus(s api.AgentStatus, reason string, at time.Time) {
+func (m *Member) SetStatus(s api.AgentStatus, reason string, at time.Time) {
 	if m.Status != s {
 		m.StatusSince = at
 	}

@@ -21,7 +21,7 @@ func clusterOf(mode api.ReplicationMode, agents ...string) *Cluster {
 	return c
 }
 
-func (c *Cluster) become(agentID string, s api.AgentStatus) { c.Member(agentID).setStatus(s, "", noon) }
+func become(c *Cluster, agentID string, s api.AgentStatus) { c.Member(agentID).SetStatus(s, "", noon) }
 
 func TestRoleOf(t *testing.T) {
 	t.Parallel()
@@ -35,9 +35,9 @@ func TestRoleOf(t *testing.T) {
 		{"standby", nil, "b", api.RoleStandby},
 		{"unknown", nil, "z", api.RoleMember},
 		{"no id", func(c *Cluster) { c.VacateLeader(0, noon) }, "", api.RoleMember},
-		{"suspect leader leads", func(c *Cluster) { c.become("a", api.AgentSuspect) }, "a", api.RoleLeader},
-		{"leader offline", func(c *Cluster) { c.become("a", api.AgentOffline) }, "a", api.RoleMember},
-		{"leader in maintenance", func(c *Cluster) { c.become("a", api.AgentMaintenance) }, "a", api.RoleMember},
+		{"suspect leader leads", func(c *Cluster) { become(c, "a", api.AgentSuspect) }, "a", api.RoleLeader},
+		{"leader offline", func(c *Cluster) { become(c, "a", api.AgentOffline) }, "a", api.RoleMember},
+		{"leader in maintenance", func(c *Cluster) { become(c, "a", api.AgentMaintenance) }, "a", api.RoleMember},
 		{"leader re-attached", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "1"}, "h2", noon) }, "a",
 			api.RoleLeader},
 		{"another process as the leader", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "2"}, "h", noon) },
@@ -45,7 +45,7 @@ func TestRoleOf(t *testing.T) {
 		{"leader vacated", func(c *Cluster) { c.VacateLeader(0, noon) }, "a", api.RoleMember},
 		{"leader vacated but online", func(c *Cluster) { c.VacateLeader(0, noon); c.RefreshStandbys() }, "a",
 			api.RoleStandby},
-		{"draining standby", func(c *Cluster) { c.become("b", api.AgentDraining); c.RefreshStandbys() }, "b", api.RoleMember},
+		{"draining standby", func(c *Cluster) { become(c, "b", api.AgentDraining); c.RefreshStandbys() }, "b", api.RoleMember},
 		{"no leader in active_active", func(c *Cluster) { c.Config.ReplicationMode = api.ActiveActive }, "a", api.RoleMember},
 		{"no standby in active_active", func(c *Cluster) { c.Config.ReplicationMode = api.ActiveActive }, "b", api.RoleMember},
 	}
@@ -73,11 +73,11 @@ func TestRefreshStandbys(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "d"}, c.Standbys, "new ones by id")
 
 	c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
-	c.become("a", api.AgentSuspect)
+	become(c, "a", api.AgentSuspect)
 	c.RefreshStandbys()
 	require.Equal(t, []string{"b", "d", "c"}, c.Standbys, "those that were keep their order")
 
-	c.become("a", api.AgentOnline)
+	become(c, "a", api.AgentOnline)
 	c.Apply(Transition{AgentID: "d", Instance: "1", Epoch: c.Member("d").Epoch, Left: true}, "h")
 	c.RefreshStandbys()
 	require.Equal(t, []string{"b", "c", "a"}, c.Standbys, "who left is gone, who is back is last")

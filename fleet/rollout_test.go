@@ -46,7 +46,7 @@ func playOn(
 				case a.Change == api.ScaleDown:
 					c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == agent })
 				case joins(slices.Contains(c.Scaling.Rollout.Canaries, agent)):
-					m := c.addSpawned(agent)
+					m := addSpawned(c, agent)
 					m.StatusSince, m.MaxTasks = now, max(1, slots[agent])
 				default:
 					result.Failed = "it did not come online"
@@ -58,7 +58,7 @@ func playOn(
 		if done() {
 			return now
 		}
-		if d := DecideScaling(c, c.idle(0, time.Hour), now); d.Change != api.ScaleNone {
+		if d := DecideScaling(c, idleFor(c, 0, time.Hour), now); d.Change != api.ScaleNone {
 			for _, agent := range BeginScaling(c, d, scaleNow, now).Agents {
 				slots[agent] = SpawnBy(c, d.Rule).Slots
 			}
@@ -142,7 +142,7 @@ func TestRolloutDecision(t *testing.T) {
 			if tt.change != nil {
 				tt.change(c)
 			}
-			f := c.idle(0, time.Hour)
+			f := idleFor(c, 0, time.Hour)
 			if tt.facts != nil {
 				tt.facts(c, f)
 			}
@@ -311,7 +311,7 @@ func TestSettingsThatNoAgentHadAreNotPutInForce(t *testing.T) {
 		RollOut(c, before, scaleNow)
 		if slots == 3 {
 			require.Zero(t, c.Scaling.Rollout.Canary, "there is nothing to be beside")
-			c.addSpawned("a-00")
+			addSpawned(c, "a-00")
 		}
 	}
 	require.Equal(t, 3, SpawnBy(c, api.RuleMinimum).Slots)

@@ -28,7 +28,7 @@ func TestScalingKeepsItsWord(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 			if len(c.Members) > 0 && rapid.Bool().Draw(t, "lose one") {
 				m := &c.Members[rapid.IntRange(0, len(c.Members)-1).Draw(t, "who")]
-				m.setStatus(api.AgentOffline, "lost", now)
+				m.SetStatus(api.AgentOffline, "lost", now)
 			}
 			facts := randomFacts(t, c, now)
 			before := c.ServingCount()
@@ -111,12 +111,12 @@ func carryOut(t *rapid.T, c *Cluster, d ScalingDecision, now time.Time) {
 	for _, agent := range action.Agents {
 		switch {
 		case d.Change == api.ScaleDown:
-			c.Member(agent).setStatus(api.AgentOffline, "stopped", now)
+			c.Member(agent).SetStatus(api.AgentOffline, "stopped", now)
 			require.True(t, Retire(c, agent))
 		case rapid.IntRange(0, 4).Draw(t, "fails") == 0:
 			failed = "it did not start"
 		default:
-			c.addSpawned(agent)
+			addSpawned(c, agent)
 		}
 	}
 	require.True(t, EndScaling(c, ScalingResult{Number: action.Number, Failed: failed}, now))

@@ -17,20 +17,20 @@ func scaledCluster(n, least, most int) *Cluster {
 	c := &Cluster{Config: api.ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most,
 		Scaling: api.ScalingPolicy{Mode: api.ScalingAuto}}.WithDefaults()}
 	for i := range n {
-		c.addSpawned(fmt.Sprintf("a-%02d", i))
+		addSpawned(c, fmt.Sprintf("a-%02d", i))
 	}
 	return c
 }
 
-func (c *Cluster) addSpawned(id string) *Member {
+func addSpawned(c *Cluster, id string) *Member {
 	c.Join(Join{AgentID: id, Instance: "i-" + id,
 		AgentProfile: api.AgentProfile{MaxTasks: 1,
 			Metadata: map[string]string{api.MetadataSpawner: "here", api.MetadataSpawnID: id}}}, "h", scaleNow.Add(-time.Hour))
 	return c.Member(id)
 }
 
-// idle are facts in which every member is idle for so long, the first longest, and so much waits.
-func (c *Cluster) idle(queue int64, since time.Duration) *ScalingFacts {
+// idleFor are facts in which every member is idle for so long, the first longest, and so much waits.
+func idleFor(c *Cluster, queue int64, since time.Duration) *ScalingFacts {
 	f := &ScalingFacts{Queue: queue}
 	for i := range c.Members {
 		f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID,
@@ -40,7 +40,7 @@ func (c *Cluster) idle(queue int64, since time.Duration) *ScalingFacts {
 }
 
 func busyWith(c *Cluster, queue int64, cpu float64) *ScalingFacts {
-	f := c.idle(queue, time.Hour)
+	f := idleFor(c, queue, time.Hour)
 	for i := range f.Agents {
 		f.Agents[i].Running, f.Agents[i].CPUPercent = 1, &cpu
 	}
@@ -55,7 +55,7 @@ func illCluster(level api.HealthLevel, ago time.Duration) *Cluster {
 	c := scaledCluster(3, 0, 5)
 	c.Config.Scaling.Mode, c.Config.DesiredAgents, scalingOf(c).Target = api.ScalingManual, 2, new(2)
 	m, since := c.Member("a-01"), scaleNow.Add(-ago)
-	m.setStatus(api.AgentMaintenance, "healing", since)
+	m.SetStatus(api.AgentMaintenance, "healing", since)
 	m.Health = &MemberHealth{Level: level, Since: since}
 	c.Cordons = Cordons{{AgentID: "a-01", Status: api.AgentMaintenance, Since: since,
 		Drain: c.Config.Name + ":" + HealingDrainPrefix + "x"}}
@@ -86,7 +86,7 @@ func TestRecoveriesAreCarriedThrough(t *testing.T) {
 		facts := &ScalingFacts{}
 		action := BeginScaling(c, DecideScaling(c, facts, scaleNow), scaleNow, scaleNow)
 		require.Equal(t, then.during, DecideScaling(c, facts, scaleNow).Reason, by)
-		c.Member("a-01").setStatus(api.AgentOffline, "stopped", scaleNow)
+		c.Member("a-01").SetStatus(api.AgentOffline, "stopped", scaleNow)
 		require.Equal(t, then.during, DecideScaling(c, facts, scaleNow).Reason, by)
 		require.True(t, Retire(c, "a-01"))
 		require.True(t, EndScaling(c, ScalingResult{Number: action.Number}, scaleNow))
@@ -205,7 +205,7 @@ func TestDecideScaling(t *testing.T) {
 				c.Config.ReplicationMode = api.ActivePassive
 				return c
 			},
-			facts: func(c *Cluster) *ScalingFacts { return c.idle(1, 0) },
+			facts: func(c *Cluster) *ScalingFacts { return idleFor(c, 1, 0) },
 			want: want{change: api.ScaleUp, count: 1, target: 1, rule: api.RuleQueue,
 				reason: "1 task waits, and there is no agent"},
 		},
@@ -263,13 +263,13 @@ func TestDecideScaling(t *testing.T) {
 		},
 		"idle for long: the longest goes": {
 			cluster: func() *Cluster { return scaledCluster(3, 1, 5) },
-			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
+			facts:   func(c *Cluster) *ScalingFacts { return idleFor(c, 0, 10*time.Minute) },
 			want: want{change: api.ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: api.RuleIdle,
 				reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
 		},
 		"idle, not for long enough": {
 			cluster: func() *Cluster { return scaledCluster(3, 1, 5) },
-			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, 4*time.Minute) },
+			facts:   func(c *Cluster) *ScalingFacts { return idleFor(c, 0, 4*time.Minute) },
 			want: want{change: api.ScaleNone, next: scaleNow.Add(time.Minute),
 				reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
 		},
@@ -279,7 +279,7 @@ func TestDecideScaling(t *testing.T) {
 				scalingOf(c).LastUp = scaleNow.Add(-time.Minute)
 				return c
 			},
-			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
+			facts: func(c *Cluster) *ScalingFacts { return idleFor(c, 0, 10*time.Minute) },
 			want: want{change: api.ScaleNone, rule: api.RuleIdle, next: scaleNow.Add(4 * time.Minute),
 				reason: "nothing waits, and a-00 had nothing to do for 5m0s; the cooldown of scale_down is not over"},
 		},
@@ -290,14 +290,14 @@ func TestDecideScaling(t *testing.T) {
 				c.Config.Scaling.ScaleDown.Decrement = 5
 				return c
 			},
-			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
+			facts: func(c *Cluster) *ScalingFacts { return idleFor(c, 0, time.Hour) },
 			want: want{change: api.ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: api.RuleIdle,
 				reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
 		},
 		"who has work stays, and who has work pinned to it, and the leader": {
 			cluster: func() *Cluster { c := scaledCluster(5, 1, 5); c.Leader = "a-03"; return c },
 			facts: func(c *Cluster) *ScalingFacts {
-				f := c.idle(0, time.Hour)
+				f := idleFor(c, 0, time.Hour)
 				f.Agents[0].Running, f.Agents[1].Pinned = 1, true
 				return f
 			},
@@ -312,7 +312,7 @@ func TestDecideScaling(t *testing.T) {
 				}
 				return c
 			},
-			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
+			facts: func(c *Cluster) *ScalingFacts { return idleFor(c, 0, time.Hour) },
 			want:  want{change: api.ScaleNone, reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
 		},
 		"by hand: fewer, whether idle or not": {
@@ -339,7 +339,7 @@ func TestDecideScaling(t *testing.T) {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 5)
 				scalingOf(c).Target = new(2)
-				c.Member("a-01").setStatus(api.AgentOffline, "lost", scaleNow.Add(-2*time.Minute))
+				c.Member("a-01").SetStatus(api.AgentOffline, "lost", scaleNow.Add(-2*time.Minute))
 				return c
 			},
 			want: want{change: api.ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: api.RuleRetire,
@@ -392,7 +392,7 @@ func TestDecideScaling(t *testing.T) {
 		"an agent that was only just lost may come back": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 5)
-				c.Member("a-01").setStatus(api.AgentOffline, "lost", scaleNow.Add(-30*time.Second))
+				c.Member("a-01").SetStatus(api.AgentOffline, "lost", scaleNow.Add(-30*time.Second))
 				return c
 			},
 			want: want{change: api.ScaleNone, reason: "enough agents; queue and load were not looked at"},

@@ -29,7 +29,7 @@ func TestScalingStaysAtZero(t *testing.T) {
 		a := BeginScaling(c, d, scaleNow, now)
 		for _, id := range a.Agents {
 			if d.Change == api.ScaleUp {
-				c.addSpawned(id)
+				addSpawned(c, id)
 				idleSince[id] = now
 				starts++
 			} else {
@@ -64,14 +64,14 @@ func TestScaledToZeroByHand(t *testing.T) {
 		c := scaledCluster(1, 0, 5)
 		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 2
 		ScaleTo(c, 0)
-		d := DecideScaling(c, c.idle(0, 0), scaleNow)
+		d := DecideScaling(c, idleFor(c, 0, 0), scaleNow)
 		require.Equal(t, api.ScaleDown, d.Change, mode)
 		require.Equal(t, "1 agent, and 0 are wanted", d.Reason)
 
 		c = scaledCluster(1, 0, 5)
 		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 1
 		BeginScaling(c, TerminateOne(c, "a-00", "ann", "", scaleNow), scaleNow, scaleNow)
-		require.Equal(t, api.ScaleNone, DecideScaling(c, c.idle(0, 0), scaleNow).Change, "no other is started")
+		require.Equal(t, api.ScaleNone, DecideScaling(c, idleFor(c, 0, 0), scaleNow).Change, "no other is started")
 	}
 }
 
@@ -81,6 +81,6 @@ func TestScalingLanesWithoutAnAgent(t *testing.T) {
 	c := scaledCluster(0, 0, 5)
 	c.Fits = []Fit{{Lane: "lane/c/fit", LaneNeeds: api.LaneNeeds{Place: api.Demand{Resources: api.Amounts{CPU: "100"}}}}}
 	require.Equal(t, []string{DefaultLane, "lane/c/fit"}, ScalingLanes(c))
-	c.addSpawned("a")
+	addSpawned(c, "a")
 	require.Equal(t, []string{DefaultLane}, ScalingLanes(c))
 }

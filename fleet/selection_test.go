@@ -187,7 +187,7 @@ func TestTheHealthiestAreChosen(t *testing.T) {
 		got, ok := c.SelectTarget(strategy, need, map[string]int{"b": 2})
 		require.True(t, ok)
 		require.Equal(t, "b", got, strategy)
-		elected, _ := c.Elect(strategy, map[string]int{"b": 2}, scaleNow)
+		elected, _ := c.Elect(strategy, map[string]int{"b": 2}, noon)
 		require.Equal(t, "b", elected.Leader, strategy)
 		c.Members = c.Members[:1]
 		got, ok = c.SelectTarget(strategy, need, nil)
@@ -197,7 +197,7 @@ func TestTheHealthiestAreChosen(t *testing.T) {
 	candidates := []Candidate{{AgentID: "a", MaxTasks: 2, Health: api.HealthCritical},
 		{AgentID: "b", MaxTasks: 2, Running: 1, Health: api.HealthDegraded}}
 	spec := &api.TaskSpec{Affinity: "a"}
-	require.Equal(t, 1, Place(spec, candidates, Hint{}, scaleNow))
-	require.Equal(t, 0, Place(spec, candidates, Hint{Avoid: "b"}, scaleNow))
+	require.Equal(t, 1, Place(spec, candidates, Hint{}, noon))
+	require.Equal(t, 0, Place(spec, candidates, Hint{Avoid: "b"}, noon))
 	require.Greater(t, candidates[1].Room(), candidates[0].Room())
 }

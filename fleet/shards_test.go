@@ -57,34 +57,34 @@ func TestAssignShards(t *testing.T) {
 		{"a join moves the least", []string{"a", "b", "c"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "d", Instance: "1"}, "h", noon)
 		}, 4, map[string]int{"a": 4, "b": 4, "c": 4, "d": 4}},
-		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", api.AgentOffline) },
+		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { become(c, "b", api.AgentOffline) },
 			5, map[string]int{"a": 8, "c": 8}},
-		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", api.AgentMaintenance) }, 8,
+		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { become(c, "b", api.AgentMaintenance) }, 8,
 			map[string]int{"a": 16}},
-		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", api.AgentDraining) }, 8,
+		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { become(c, "b", api.AgentDraining) }, 8,
 			map[string]int{"a": 16}},
-		{"all lost", []string{"a", "b"}, func(c *Cluster) { c.become("a", api.AgentOffline); c.become("b", api.AgentOffline) },
+		{"all lost", []string{"a", "b"}, func(c *Cluster) { become(c, "a", api.AgentOffline); become(c, "b", api.AgentOffline) },
 			16, map[string]int{"": 16}},
-		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", api.AgentSuspect) }, 0,
+		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { become(c, "b", api.AgentSuspect) }, 0,
 			map[string]int{"a": 6, "b": 5, "c": 5}},
 		{"a suspect gets nothing", []string{"a", "b", "c"}, func(c *Cluster) {
-			c.become("b", api.AgentSuspect)
-			c.become("c", api.AgentOffline)
+			become(c, "b", api.AgentSuspect)
+			become(c, "c", api.AgentOffline)
 		}, 5, map[string]int{"a": 11, "b": 5}},
 		{"a join beside a suspect takes only what it needs in the end", []string{"a", "b"}, func(c *Cluster) {
-			c.become("b", api.AgentSuspect)
+			become(c, "b", api.AgentSuspect)
 			c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
 		}, 2, map[string]int{"a": 6, "b": 8, "c": 2}},
 		{"nothing is taken for a suspect", []string{"a"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "b", Instance: "1"}, "h", noon)
-			c.become("b", api.AgentSuspect)
+			become(c, "b", api.AgentSuspect)
 			c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
 		}, 5, map[string]int{"a": 11, "c": 5}},
 		{"another process does not inherit", []string{"a", "b"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "b", Instance: "2"}, "h", noon)
 		}, 8, map[string]int{"a": 8, "b": 8}},
 		{"re-attached keeps its own", []string{"a", "b"}, func(c *Cluster) {
-			c.become("b", api.AgentOffline)
+			become(c, "b", api.AgentOffline)
 			c.Join(Join{AgentID: "b", Instance: "1"}, "h2", noon)
 		}, 0, map[string]int{"a": 8, "b": 8}},
 	}
@@ -156,7 +156,7 @@ func TestShardsAreVacated(t *testing.T) {
 	require.Empty(t, c.Shards.Vacate("z", 0, noon))
 	require.Empty(t, c.Shards.Vacate("", 0, noon))
 
-	c.become("b", api.AgentOffline)
+	become(c, "b", api.AgentOffline)
 	require.Empty(t, c.ShardsOf("b"), "whoever is offline may serve nothing")
 	require.Equal(t, mine, c.Shards.Vacate("b", time.Second, noon))
 	require.Empty(t, c.Shards.Vacate("b", time.Hour, noon), "once")
@@ -185,9 +185,9 @@ func TestShardsWaitEachForItsLease(t *testing.T) {
 	c := clusterOf(api.Sharded, "a", "b", "c", "d")
 	c.Config.Shards = 8
 	settle(t, c, noon)
-	c.become("b", api.AgentSuspect)
-	c.become("c", api.AgentOffline)
-	c.become("d", api.AgentOffline)
+	become(c, "b", api.AgentSuspect)
+	become(c, "c", api.AgentOffline)
+	become(c, "d", api.AgentOffline)
 	c.Shards.Vacate("c", 3*time.Second, noon)
 	c.Shards.Vacate("d", time.Second, noon)
 	for _, second := range []time.Duration{1, 3} {
@@ -200,7 +200,7 @@ func TestShardsWaitEachForItsLease(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 6, "b": 2}, counts(c))
 	moves, _ = c.AssignShards(roleLease, noon.Add(4*time.Second))
 	require.Empty(t, moves, "no coming and going while it is suspect")
-	c.become("b", api.AgentOnline)
+	become(c, "b", api.AgentOnline)
 	moves, _ = settle(t, c, noon.Add(4*time.Second))
 	require.Len(t, taken(moves), 2)
 	require.Equal(t, map[string]int{"a": 4, "b": 4}, counts(c))
@@ -231,7 +231,7 @@ func TestShardMovesAreFew(t *testing.T) {
 					}
 				}
 				lost := rapid.SampledFrom(ids).Draw(t, "lost")
-				c.become(lost, api.AgentOffline)
+				become(c, lost, api.AgentOffline)
 				most = before[lost]
 			}
 			var moves []api.ShardMove

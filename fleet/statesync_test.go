@@ -39,7 +39,7 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 
 	c.SetStateDigests("h2", []string{"d1", "d2"}, c.Config.ReplicationMode, now)
 	require.True(t, c.SyncDue(now), "two on one hub")
-	c.become("c", api.AgentOffline)
+	become(c, "c", api.AgentOffline)
 	c.DropStateDigests(c.Hubs(), c.Config.ReplicationMode, now)
 	require.Zero(t, c.SyncAt, "its hub has no members any more")
 	require.Len(t, c.StateDigests, 1)
@@ -98,7 +98,7 @@ func TestTargetsHeld(t *testing.T) {
 		settle(t, c, noon)
 		c.Elect(api.SelectLeastLoaded, nil, noon)
 		c.AssignTargets()
-		c.become("a", api.AgentOffline)
+		become(c, "a", api.AgentOffline)
 		require.Len(t, c.TargetsHeld("a"), 5, "it is gone, and its roles were not given away yet: %s", mode)
 		require.Empty(t, c.TargetsHeld("b"))
 		require.Empty(t, c.TargetsHeld(""))

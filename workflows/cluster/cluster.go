@@ -52,7 +52,7 @@ type run struct {
 	failovers failovers
 	loads     loads
 	states    states
-	scaling   scaling
+	scaling   scaler
 	lanes     lanes
 	watchers  watchers
 }

@@ -17,8 +17,8 @@ import (
 // scalingFactsTimeout bounds reading the members' loads, when these decide which members to stop.
 const scalingFactsTimeout = 10 * time.Second
 
-// scaling keeps the number of agents. The state has what is carried on.
-type scaling struct {
+// scaler keeps the number of agents. The state has what is carried on.
+type scaler struct {
 	run   *run
 	queue []contract.ScalingInput // decided, not begun
 	retry time.Time               // when to try again what is blocked; zero: nothing is
@@ -28,12 +28,12 @@ type scaling struct {
 	starts contract.Inbox[contract.SpawnerStarts]
 }
 
-func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
+func (s *scaler) open(ctx workflow.Context, _ contract.ClusterInput) {
 	s.look, s.scaled, s.starts = true, contract.ScaledSignal.Inbox(ctx), contract.SpawnerStartsSignal.Inbox(ctx)
 }
 
 // handle registers the updates of the sweep, and of actions that have stopped agents.
-func (s *scaling) handle(ctx workflow.Context) error {
+func (s *scaler) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
 		handle(ctx, s.run, contract.SpawnUpdate, s.spawn, s.refusal(fleet.MaySpawn)),
@@ -45,7 +45,7 @@ func (s *scaling) handle(ctx workflow.Context) error {
 			s.refusal(fleet.MayRevertRollout)))
 }
 
-func (s *scaling) refusal(why func(*fleet.Cluster) string) func(contract.RunRequest) error {
+func (s *scaler) refusal(why func(*fleet.Cluster) string) func(contract.RunRequest) error {
 	return func(contract.RunRequest) error {
 		if reason := why(&s.run.state); reason != "" {
 			return workflows.Refuse("%s", reason)
@@ -54,20 +54,20 @@ func (s *scaling) refusal(why func(*fleet.Cluster) string) func(contract.RunRequ
 	}
 }
 
-func (s *scaling) promote(ctx workflow.Context, req contract.RunRequest) error {
+func (s *scaler) promote(ctx workflow.Context, req contract.RunRequest) error {
 	fleet.PromoteRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
 	s.look = true
 	return nil
 }
 
-func (s *scaling) revert(ctx workflow.Context, req contract.RunRequest) error {
+func (s *scaler) revert(ctx workflow.Context, req contract.RunRequest) error {
 	fleet.RevertRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
 	s.look = true
 	s.run.note(ctx)
 	return nil
 }
 
-func (s *scaling) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
+func (s *scaler) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
 	if req.To != nil {
 		fleet.ScaleTo(&s.run.state, *req.To)
 		s.look = true
@@ -75,44 +75,44 @@ func (s *scaling) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.
 	return s.choose(ctx, req.Facts), nil
 }
 
-func (s *scaling) spawn(ctx workflow.Context, req contract.RunRequest) (contract.ScalingAsked, error) {
+func (s *scaler) spawn(ctx workflow.Context, req contract.RunRequest) (contract.ScalingAsked, error) {
 	return s.asked(ctx, fleet.SpawnOne(&s.run.state, req.By, req.Reason, workflow.Now(ctx))), nil
 }
 
-func (s *scaling) terminate(ctx workflow.Context, req contract.TerminateRequest) (contract.ScalingAsked, error) {
+func (s *scaler) terminate(ctx workflow.Context, req contract.TerminateRequest) (contract.ScalingAsked, error) {
 	return s.asked(ctx, fleet.TerminateOne(&s.run.state, req.AgentID, req.By, req.Reason, workflow.Now(ctx))), nil
 }
 
-func (s *scaling) mayTerminate(req contract.TerminateRequest) error {
+func (s *scaler) mayTerminate(req contract.TerminateRequest) error {
 	if reason := fleet.MayTerminate(&s.run.state, req.AgentID); reason != "" {
 		return workflows.Refuse("%s", reason)
 	}
 	return nil
 }
 
-func (s *scaling) asked(ctx workflow.Context, decision fleet.ScalingDecision) contract.ScalingAsked {
+func (s *scaler) asked(ctx workflow.Context, decision fleet.ScalingDecision) contract.ScalingAsked {
 	action := s.act(decision, workflow.Now(ctx))
 	return contract.ScalingAsked{Number: action.Number, AgentID: action.Agents[0]}
 }
 
-func (s *scaling) retire(_ workflow.Context, req contract.RetireRequest) error {
+func (s *scaler) retire(_ workflow.Context, req contract.RetireRequest) error {
 	fleet.Retire(&s.run.state, req.AgentID)
 	return nil
 }
 
-func (s *scaling) mayRetire(req contract.RetireRequest) error {
+func (s *scaler) mayRetire(req contract.RetireRequest) error {
 	if m := s.run.state.Member(req.AgentID); m != nil && m.Connected() {
 		return workflows.Refuse("the agent is still connected")
 	}
 	return nil
 }
 
-func (s *scaling) signalled() bool { return s.scaled.Len() > 0 || s.starts.Len() > 0 }
+func (s *scaler) signalled() bool { return s.scaled.Len() > 0 || s.starts.Len() > 0 }
 
-func (s *scaling) wake() (time.Time, string) { return s.retry, "until agents are tried again" }
+func (s *scaler) wake() (time.Time, string) { return s.retry, "until agents are tried again" }
 
 // settle applies the ends of actions and the starts of spawners.
-func (s *scaling) settle(ctx workflow.Context) {
+func (s *scaler) settle(ctx workflow.Context) {
 	s.scaled.Take(func(result fleet.ScalingResult) {
 		fleet.EndScaling(&s.run.state, result, workflow.Now(ctx))
 		s.look = s.look || fleet.RollsOut(&s.run.state)
@@ -122,7 +122,7 @@ func (s *scaling) settle(ctx workflow.Context) {
 
 // decide checks the number of agents after every change and replaces missing ones at once. The sweep brings what
 // depends on queue and load.
-func (s *scaling) decide(ctx workflow.Context) {
+func (s *scaler) decide(ctx workflow.Context) {
 	s.retry = time.Time{}
 	if s.run.deleted {
 		s.queue = nil
@@ -157,7 +157,7 @@ func (s *scaling) decide(ctx workflow.Context) {
 }
 
 // choose decides, and queues the actions. It changes the state in one step.
-func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
+func (s *scaler) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
 	now := workflow.Now(ctx)
 	s.run.state.Scaling.Settle(now)
 	decision := fleet.DecideScaling(&s.run.state, facts, now)
@@ -168,7 +168,7 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 }
 
 // act records the action of a decision, and queues it.
-func (s *scaling) act(decision fleet.ScalingDecision, now time.Time) fleet.ScalingAction {
+func (s *scaler) act(decision fleet.ScalingDecision, now time.Time) fleet.ScalingAction {
 	action := fleet.BeginScaling(&s.run.state, decision, s.run.created, now)
 	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
 		Spawn: *fleet.SpawnBy(&s.run.state, decision.Rule)}
@@ -184,7 +184,7 @@ func (s *scaling) act(decision fleet.ScalingDecision, now time.Time) fleet.Scali
 	return action
 }
 
-func (s *scaling) read(ctx workflow.Context) (fleet.ScalingFacts, error) {
+func (s *scaler) read(ctx workflow.Context) (fleet.ScalingFacts, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: scalingFactsTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "read what the agents do"})
@@ -193,7 +193,7 @@ func (s *scaling) read(ctx workflow.Context) (fleet.ScalingFacts, error) {
 }
 
 // begin starts the actions as children that outlive this run.
-func (s *scaling) begin(ctx workflow.Context) {
+func (s *scaler) begin(ctx workflow.Context) {
 	queue := s.queue
 	s.queue = nil
 	for _, in := range queue {
