@@ -1,6 +1,6 @@
 package api
 
-// Role is what an identity may do in general. Each includes the one before.
+// AccessRole is what an identity may do in general. Each includes the one before.
 type AccessRole string
 
 // The roles.
@@ -10,12 +10,13 @@ const (
 	RoleAdmin    AccessRole = "admin"    // also makes and changes clusters, tokens and settings
 )
 
-// Roles are all roles, the least first.
+// AccessRoles are all roles, the least first.
 var AccessRoles = []AccessRole{RoleViewer, RoleOperator, RoleAdmin}
 
 // Includes reports whether r may do what other may.
 func (r AccessRole) Includes(other AccessRole) bool { return r.Rank() > 0 && r.Rank() >= other.Rank() }
 
+// Rank counts the role among all roles, the least is 1; 0: it is none of them.
 func (r AccessRole) Rank() int {
 	for i, role := range AccessRoles {
 		if r == role {
@@ -25,7 +26,7 @@ func (r AccessRole) Rank() int {
 	return 0
 }
 
-// Kind is how an identity proved itself.
+// IdentityKind is how an identity proved itself.
 type IdentityKind string
 
 // The kinds. The zero Identity is nobody.

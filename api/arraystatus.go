@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Status is the status of an element.
+// ElementStatus is the status of an element.
 type ElementStatus string
 
 // The statuses of an element.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Update says how the instances of a new version take the place of those of the version before.
+// JobUpdate says how the instances of a new version take the place of those of the version before.
 type JobUpdate struct {
 	MaxParallel    int           `json:"max_parallel,omitempty" minimum:"1" maximum:"1000" doc:"How many instances are replaced at a time. Default 1."`
 	Order          UpdateOrder   `json:"order,omitempty" enum:"start_first,stop_first" doc:"start_first (the default of a service): an old instance is stopped once the new one is healthy. stop_first (the default of a system job): before the new one is started, to make room."`
@@ -17,7 +17,7 @@ type JobUpdate struct {
 	Revert         bool          `json:"revert,omitempty" doc:"After a deployment that failed, the last version that was healthy is put in force again."`
 }
 
-// Order says whether an old instance is stopped before the new one is started.
+// UpdateOrder says whether an old instance is stopped before the new one is started.
 type UpdateOrder string
 
 // The orders.
@@ -26,7 +26,7 @@ const (
 	StopFirst  UpdateOrder = "stop_first"
 )
 
-// Promote says who lets the other instances follow healthy canaries.
+// UpdatePromote says who lets the other instances follow healthy canaries.
 type UpdatePromote string
 
 // Who promotes.
@@ -92,7 +92,7 @@ type Deployment struct {
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 }
 
-// Role is what an instance of a service is in a deployment.
+// InstanceRole is what an instance of a service is in a deployment.
 type InstanceRole string
 
 // The roles.
@@ -113,12 +113,13 @@ func (r *Deployment) Active() bool {
 	return r.Status == DeploymentRunning || r.Status == DeploymentWaiting
 }
 
-// Span is a range of versions that differ in nothing that instances notice. The zero value is empty.
+// VersionSpan is a range of versions that differ in nothing that instances notice. The zero value is empty.
 type VersionSpan struct {
 	First int `json:"first"`
 	Last  int `json:"last"`
 }
 
+// Has reports whether a version is in the range.
 func (s VersionSpan) Has(version int) bool {
 	return s.First <= version && version <= s.Last && version > 0
 }

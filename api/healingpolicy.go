@@ -35,7 +35,7 @@ const (
 	HealWait HealingVerdict = "waiting" // healing does not act now, for an expected reason
 )
 
-// HealingStatus is the state of an action.
+// HealingOutcome is the state of an action.
 type HealingOutcome string
 
 // The statuses of an action.

@@ -52,6 +52,7 @@ type HealthCheck struct {
 // WorseThan reports whether a level is worse than another; an empty one counts as healthy.
 func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.Rank() > other.Rank() }
 
+// Rank counts the level among all levels, the best is 0.
 func (l HealthLevel) Rank() int {
 	return max(0, slices.Index(HealthLevels, l))
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Status is what has become of an event.
+// InboundStatus is what has become of an event.
 type InboundStatus string
 
 // The statuses of an event.
@@ -50,7 +50,7 @@ type Dispatch struct {
 	Died    string       `json:"died,omitempty" doc:"Why it died, until the event is replayed or the task is run again."`
 }
 
-// Kind is what an event can start.
+// DispatchKind is what an event can start.
 type DispatchKind string
 
 // The kinds.
@@ -59,13 +59,13 @@ const (
 	DispatchRun  DispatchKind = "run"
 )
 
-// Try is a try to dispatch an event that failed.
+// DispatchTry is a try to dispatch an event that failed.
 type DispatchTry struct {
 	At  time.Time `json:"at"`
 	Why string    `json:"why"`
 }
 
-// EventDecision is what a person decided about an event.
+// InboundDecision is what a person decided about an event.
 type InboundDecision struct {
 	Action string    `json:"action" enum:"replay,discard"`
 	By     string    `json:"by,omitempty"`

@@ -47,7 +47,7 @@ func (i *InstanceOf) OfEachAgent() bool {
 	return i != nil && (i.Kind == "system" || i.Kind == "sysbatch")
 }
 
-// Offer is what others find an instance by.
+// ServiceOffer is what others find an instance by.
 type ServiceOffer struct {
 	Name string      `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The service's name."`
 	Port ServicePort `json:"port,omitempty" doc:"The port that it listens on."`
@@ -140,7 +140,7 @@ func (c *ServiceCheck) Checked(h CheckedHealth, passed bool, now time.Time) Chec
 	return h
 }
 
-// Port is the number of a port, as text.
+// ServicePort is the number of a port, as text.
 type ServicePort string
 
 var errPort = errors.New("must be a port, from 1 to 65535")

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Type says how the work of a job ends.
+// JobType says how the work of a job ends.
 type JobType string
 
 // The types of jobs. A batch job, the default, has steps; the others have instances.
@@ -22,7 +22,7 @@ const (
 	JobSysbatch JobType = "sysbatch" // one on each eligible agent, which runs once
 )
 
-// Definition is a job as people write it, in YAML or JSON with the same names. Fields marked CEL hold an expression;
+// JobDefinition is a job as people write it, in YAML or JSON with the same names. Fields marked CEL hold an expression;
 // in payloads, labels and messages "${…}" holds one.
 type JobDefinition struct {
 	Job         string            `json:"job" maxLength:"30" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The job's name."`
@@ -60,7 +60,7 @@ func (d *JobDefinition) Required() []string {
 	return d.Requires.Services
 }
 
-// Trigger starts runs by itself. Exactly one of its fields is given.
+// JobTrigger starts runs by itself. Exactly one of its fields is given.
 type JobTrigger struct {
 	Schedule *ScheduleTrigger `json:"schedule,omitempty" doc:"Starts a run at times."`
 	Event    *EventTrigger    `json:"event,omitempty" doc:"Starts a run for each event from outside that it matches."`
@@ -174,7 +174,7 @@ type Step struct {
 	TerminalSink bool              `json:"terminal_sink,omitempty" doc:"Its result may complete the whole run, with {\"complete_run\": …}."`
 }
 
-// Tool is a tool that the model of a step may call.
+// StepTool is a tool that the model of a step may call.
 type StepTool struct {
 	Server      string          `json:"server" maxLength:"59" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The server that has it, as agents name it."`
 	Name        string          `json:"name" maxLength:"64" pattern:"^[a-zA-Z0-9_-]+$" doc:"The tool, as the server names it."`
@@ -183,7 +183,7 @@ type StepTool struct {
 	Safety      RetrySafety     `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a call may be made again after its agent was lost. Default at_most_once."`
 }
 
-// Check says what the result of a step must be like.
+// StepCheck says what the result of a step must be like.
 type StepCheck struct {
 	Schema    json.RawMessage `json:"schema,omitempty" doc:"JSON Schema of the result."`
 	Rules     []CheckRule     `json:"rules,omitempty" maxItems:"32" doc:"What else must hold."`
@@ -192,18 +192,18 @@ type StepCheck struct {
 	Exhausted CheckExhausted  `json:"exhausted,omitempty" enum:"review,fail" doc:"When the corrections are used up: a person decides (review, the default), or the step fails."`
 }
 
-// Rule is what must hold of a result.
+// CheckRule is what must hold of a result.
 type CheckRule struct {
 	That string `json:"that" doc:"CEL over result, inputs and steps that gives true or false."`
 	Else string `json:"else" maxLength:"1000" doc:"What is wrong where it is false, for the one who corrects it."`
 }
 
-// Correct bounds the corrections.
+// Corrections bounds the corrections.
 type Corrections struct {
 	Attempts int `json:"attempts,omitempty" minimum:"0" maximum:"10" doc:"How many corrections follow the first result. Default 0: none."`
 }
 
-// Exhausted says what follows when the corrections are used up.
+// CheckExhausted says what follows when the corrections are used up.
 type CheckExhausted string
 
 // What follows when the corrections are used up.
@@ -212,18 +212,18 @@ const (
 	CheckExhaustedFail   CheckExhausted = "fail"
 )
 
-// Approve waits for a person.
+// StepApprove waits for a person.
 type StepApprove struct {
 	Message string `json:"message" maxLength:"1000" doc:"What the person is asked."`
 }
 
-// Wait waits for a time. Exactly one of its fields is given.
+// StepWait waits for a time. Exactly one of its fields is given.
 type StepWait struct {
 	For   Duration `json:"for,omitempty" least:"1s" most:"8760h" doc:"How long."`
 	Until string   `json:"until,omitempty" doc:"CEL that gives a time as text (RFC 3339) or a timestamp."`
 }
 
-// Beacon ends attempts without signs of life.
+// StepBeacon ends attempts without signs of life.
 type StepBeacon struct {
 	Timeout Duration `json:"timeout,omitempty" least:"1s" most:"24h" doc:"Silence after which the attempt counts as failed. Default 45s."`
 }
@@ -239,7 +239,7 @@ const (
 	FailHold    OnFailure = "hold"
 )
 
-// Join says how many dependencies must be through; zero means all.
+// StepJoin says how many dependencies must be through; zero means all.
 type StepJoin struct {
 	Any bool
 	N   int
@@ -325,7 +325,7 @@ func (f ForEach) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f.List)
 }
 
-// Tolerate is how many elements may fail: a number, or a share of them.
+// Tolerance is how many elements may fail: a number, or a share of them.
 type Tolerance struct {
 	Count   int
 	Percent float64
@@ -365,7 +365,7 @@ func (t Tolerance) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.Count)
 }
 
-// Size is a number of bytes, written as a number or as text such as 64KiB.
+// ByteSize is a number of bytes, written as a number or as text such as 64KiB.
 type ByteSize int
 
 var errSize = errors.New("must be a size above 0, like 64KiB or 1MiB")

@@ -23,17 +23,17 @@ func (in *Instances) Total() int {
 	return *in.Count
 }
 
-// Disconnect says what happens to an instance whose agent is out of touch.
+// InstanceDisconnect says what happens to an instance whose agent is out of touch.
 type InstanceDisconnect struct {
 	Grace Duration `json:"grace,omitempty" least:"0s" most:"24h" doc:"How long the agent has to come back. Until then its instances are not replaced, and go on if it comes back. At most 24h. Default 0s: they are replaced as soon as the agent is lost."`
 }
 
-// Stop says how an instance is stopped.
+// InstanceStop says how an instance is stopped.
 type InstanceStop struct {
 	Grace Duration `json:"grace,omitempty" least:"1ms" most:"10m" doc:"How long an instance has to end. A command gets SIGTERM, and SIGKILL then. At most 10m. Default 5s."`
 }
 
-// Place says which agents may have an instance.
+// InstancePlace says which agents may have an instance.
 type InstancePlace struct {
 	Capabilities []string `json:"capabilities,omitempty" maxItems:"32" doc:"Agents with all of these."`
 	Agent        string   `json:"agent,omitempty" maxLength:"63" doc:"Only this agent."`

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State is a definition with its versions.
+// JobState is a definition with its versions.
 type JobState struct {
 	Name      string       `json:"name"`
 	Version   int          `json:"version" doc:"Of the definition in force; each that differs counts one more."`
@@ -34,7 +34,7 @@ type JobState struct {
 	Serial int64 `json:"serial,omitempty"`
 }
 
-// Version is one version of a definition.
+// JobVersion is one version of a definition.
 type JobVersion struct {
 	Version    int            `json:"version"`
 	Definition *JobDefinition `json:"definition,omitempty"`
@@ -43,7 +43,7 @@ type JobVersion struct {
 	Reverts    int            `json:"reverts,omitempty" doc:"The earlier version whose definition it put in force again."`
 }
 
-// Holding is a run that counts against the job's concurrency.
+// ActiveRun is a run that counts against the job's concurrency.
 type ActiveRun struct {
 	Run     string `json:"run"`
 	Key     string `json:"key,omitempty"`
@@ -61,7 +61,7 @@ func (d *JobDefinition) Equal(other *JobDefinition) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, two)
 }
 
-// Trouble is what a person should know of a job whose instances are to run all the time.
+// JobTrouble is what a person should know of a job whose instances are to run all the time.
 type JobTrouble struct {
 	Healthy int         `json:"healthy" doc:"How many of its instances are healthy."`
 	Wanted  int         `json:"wanted" doc:"How many there are to be."`

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 )
 
-// Message is one message of a conversation.
+// ModelMessage is one message of a conversation.
 type ModelMessage struct {
 	Role      string     `json:"role"` // system, user, assistant or tool
 	Content   string     `json:"content"`
@@ -21,7 +21,7 @@ type ToolCall struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// Answer is what a model answered: the part of the result of its task that the conversation has.
+// ModelAnswer is what a model answered: the part of the result of its task that the conversation has.
 type ModelAnswer struct {
 	Text      string     `json:"text"`
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`

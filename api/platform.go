@@ -101,6 +101,7 @@ var byteUnits = []struct {
 }{{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T",
 	1e12}, {"", 1}}
 
+// ParseBytes reads an amount of memory or storage, such as 512Mi or 2G, in bytes. Empty is 0.
 func ParseBytes(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

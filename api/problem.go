@@ -14,7 +14,7 @@ const (
 	SeverityNotice   Severity = "notice"   // a person brought it about, or it ends by itself
 )
 
-// Kind names what kind of problem it is.
+// ProblemKind names what kind of problem it is.
 type ProblemKind string
 
 // The kinds of problems.

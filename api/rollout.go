@@ -14,6 +14,7 @@ type RolloutPolicy struct {
 	AutoRevert     bool     `json:"auto_revert,omitempty" doc:"After a rollout that failed, the settings of the last that succeeded are put in force again."`
 }
 
+// WithDefaults is the policy with what was left out; nil stays nil.
 func (p *RolloutPolicy) WithDefaults() *RolloutPolicy {
 	if p == nil {
 		return nil

@@ -13,7 +13,7 @@ type Correction struct {
 	At      time.Time       `json:"at"`
 }
 
-// Work is what the ledger knows of one task of a step: the step's own, or that of one element.
+// StepWork is what the ledger knows of one task of a step: the step's own, or that of one element.
 type StepWork struct {
 	Status      StepStatus   `json:"status"`
 	Why         string       `json:"why,omitempty"`
@@ -31,7 +31,7 @@ type StepWork struct {
 	Tool                   string          `json:"tool,omitempty" doc:"The tool that it calls, for the model of its step."`
 }
 
-// Entry is what the ledger knows of one step.
+// StepEntry is what the ledger knows of one step.
 type StepEntry struct {
 	Step  string `json:"step"`
 	Begun bool   `json:"begun,omitempty"`
@@ -60,7 +60,7 @@ type StepPolicy struct {
 	OnFailure     OnFailure    `json:"on_failure" enum:"fail,partial,skip,hold" doc:"What follows the last attempt."`
 }
 
-// Counts are how many elements of a step stand where.
+// StepCounts are how many elements of a step stand where.
 type StepCounts struct {
 	Total   int `json:"total"`
 	Done    int `json:"done"`
@@ -68,7 +68,7 @@ type StepCounts struct {
 	Running int `json:"running"` // queued, running or waiting
 }
 
-// RunLedger is what a run has done and what comes next.
+// Ledger is what a run has done and what comes next.
 type Ledger struct {
 	Job        string          `json:"job"`
 	JobVersion int             `json:"job_version,omitempty"`
@@ -89,7 +89,7 @@ type Ledger struct {
 	EndedAt    *time.Time      `json:"ended_at,omitempty"`
 }
 
-// Origin says what started a run.
+// RunOrigin says what started a run.
 type RunOrigin struct {
 	By       string `json:"by,omitempty" doc:"Who dispatched it, or ran it again."`
 	Schedule bool   `json:"schedule,omitempty" doc:"Its job's schedule started it."`

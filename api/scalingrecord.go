@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// ScalingStatus is the state of an action as a whole.
+// ScalingOutcome is the state of an action as a whole.
 type ScalingOutcome string
 
 // The statuses of a scaling action.
@@ -83,7 +83,7 @@ const (
 // Retires reports whether the rule is about agents that do not serve any more.
 func (r ScalingRule) Retires() bool { return r == RuleRetire || r == RuleRestart || r == RuleReassign }
 
-// Blocked is a change that is impossible now: why, since when, and when the next try is.
+// ScalingBlocked is a change that is impossible now: why, since when, and when the next try is.
 type ScalingBlocked struct {
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`

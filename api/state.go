@@ -194,6 +194,7 @@ func isHex(s string) bool {
 	return err == nil && len(s) >= 8 && len(s) <= 64
 }
 
+// SortedLines are the lines in the order of what they refer to; lines that are in order come back as they are.
 func SortedLines(lines []StateLine) []StateLine {
 	if slices.IsSortedFunc(lines, func(a, b StateLine) int { return a.StateRef.Compare(b.StateRef) }) {
 		return lines

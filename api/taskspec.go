@@ -524,6 +524,7 @@ const ExecType = "exec"
 // decides about.
 func (s *TaskSpec) NeedsTreeEnd() bool { return NeedsTreeEnd(s.Type, s.Safety()) }
 
+// NeedsTreeEnd reports whether a task may run only on an agent that ends all processes of a command.
 func NeedsTreeEnd(taskType string, safety RetrySafety) bool {
 	return taskType == ExecType && (safety == Fenced || safety.NeedsPerson())
 }

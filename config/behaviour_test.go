@@ -22,7 +22,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway/cluster"
+	gatewaycluster "mainstay.dev/mainstay/gateway/cluster"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
@@ -139,7 +139,7 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 		"name": {"other", "cluster/production-docker-agents", "cluster/other",
 			func(i installation) any { return contract.ClusterWorkflowID(i.Name) }},
 		"target_group_id": {"racks", "prod-docker-hosts", "racks",
-			func(i installation) any { return cluster.OfSettings(i.ClusterConfig).TargetGroup }},
+			func(i installation) any { return gatewaycluster.OfSettings(i.ClusterConfig).TargetGroup }},
 		"membership.minimum_agents": {"1", api.ClusterCritical, api.ClusterDegraded, online(1)},
 		"membership.desired_agents": {"2", api.ClusterDegraded, api.ClusterHealthy, online(2)},
 		"membership.max_agents": {"6", fleet.RefusedFull, "", func(i installation) any {

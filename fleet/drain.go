@@ -50,6 +50,7 @@ func (l Cordons) Of(agentID string) *Cordon {
 	return nil
 }
 
+// Search is where an agent's cordon is, or would be, and whether there is one.
 func (l Cordons) Search(agentID string) (int, bool) {
 	return search(l, agentID, func(k Cordon) string { return k.AgentID })
 }

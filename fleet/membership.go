@@ -27,6 +27,7 @@ func search[T any](list []T, key string, of func(T) string) (int, bool) {
 	return slices.BinarySearchFunc(list, key, func(t T, key string) int { return strings.Compare(of(t), key) })
 }
 
+// SearchMember is where a member is, or would be, among members in the order of their ids, and whether it is there.
 func SearchMember(members []Member, agentID string) (int, bool) {
 	return search(members, agentID, func(m Member) string { return m.AgentID })
 }
@@ -316,6 +317,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	return lost
 }
 
+// SetStatus notes a status, its reason, and since when the member has it.
 func (m *Member) SetStatus(s api.AgentStatus, reason string, at time.Time) {
 	if m.Status != s {
 		m.StatusSince = at

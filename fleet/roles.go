@@ -99,6 +99,7 @@ func compareLoad(a, b *Member, loads map[string]int) int {
 		int64(loads[b.AgentID])*int64(max(a.MaxTasks, 1)))
 }
 
+// Later is the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

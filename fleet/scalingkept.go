@@ -68,6 +68,8 @@ func (s *ScalingState) Settle(now time.Time) {
 	}
 }
 
+// ScalingTarget is how many agents the cluster keeps: what a person or a rule has set, else desired_agents, and at most
+// max_agents.
 func ScalingTarget(c *Cluster) int {
 	target := c.Config.DesiredAgents
 	if c.Scaling != nil && c.Scaling.Target != nil {

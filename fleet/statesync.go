@@ -199,13 +199,14 @@ type HubDigests struct {
 	Digests []string `json:"digests"`
 }
 
+// How long the members' states may differ before a sync, or another one.
 const (
-	// syncAgain and syncAgainMax bound the waits between syncs of a cluster whose members stay different.
-	syncAgain    = 30 * time.Second
-	syncAgainMax = 10 * time.Minute
-	// syncSoon is the first wait when states changed after a sync began. While they go on changing, the waits grow to
-	// syncAgain.
-	syncSoon = 5 * time.Second
+	// SyncAgain and SyncAgainMax bound the waits between syncs of a cluster whose members stay different.
+	SyncAgain    = 30 * time.Second
+	SyncAgainMax = 10 * time.Minute
+	// SyncSoon is the first wait when states changed after a sync began. While they go on changing, the waits grow to
+	// SyncAgain.
+	SyncSoon = 5 * time.Second
 )
 
 // SetStateDigests records a hub's report about its agents' states; none: no agent there keeps state. The first sync is
@@ -225,7 +226,7 @@ func (s *SyncState) SetStateDigests(hub string, digests []string, mode api.Repli
 // SyncSoon brings the next sync forward. Call it for states that changed after the last sync began: that sync may have
 // read them before the change.
 func (s *SyncState) SyncSoon(now time.Time) {
-	if at := now.Add(Doubled(syncSoon, s.Syncs-1, syncAgain)); at.Before(s.SyncAt) {
+	if at := now.Add(Doubled(SyncSoon, s.Syncs-1, SyncAgain)); at.Before(s.SyncAt) {
 		s.SyncAt = at
 	}
 }
@@ -269,7 +270,7 @@ func (s *SyncState) SyncDue(now time.Time) bool {
 	if s.SyncAt.IsZero() || now.Before(s.SyncAt) {
 		return false
 	}
-	s.SyncAt = now.Add(Doubled(syncAgain, s.Syncs, syncAgainMax))
+	s.SyncAt = now.Add(Doubled(SyncAgain, s.Syncs, SyncAgainMax))
 	s.Syncs++
 	return true
 }

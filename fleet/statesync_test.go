@@ -22,9 +22,9 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	require.False(t, c.SyncDue(noon))
 	c.SetStateDigests("h2", []string{"d2"}, c.Config.ReplicationMode, noon)
 	require.True(t, c.SyncDue(noon), "at once")
-	require.False(t, c.SyncDue(noon.Add(syncAgain-1)), "it is under way")
-	require.True(t, c.SyncDue(noon.Add(syncAgain)))
-	require.False(t, c.SyncDue(noon.Add(2*syncAgain)), "ever more rarely")
+	require.False(t, c.SyncDue(noon.Add(SyncAgain-1)), "it is under way")
+	require.True(t, c.SyncDue(noon.Add(SyncAgain)))
+	require.False(t, c.SyncDue(noon.Add(2*SyncAgain)), "ever more rarely")
 	now := noon
 	for range 20 {
 		require.True(t, c.SyncDue(c.SyncAt))
@@ -32,7 +32,7 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	}
 	last := c.SyncAt
 	require.True(t, c.SyncDue(last))
-	require.Equal(t, syncAgainMax, c.SyncAt.Sub(last))
+	require.Equal(t, SyncAgainMax, c.SyncAt.Sub(last))
 	c.SetStateDigests("h2", []string{"d1"}, c.Config.ReplicationMode, now)
 	require.Zero(t, c.SyncAt)
 	require.Zero(t, c.Syncs)
@@ -68,22 +68,22 @@ func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
 	require.True(t, tell("d1", "d2"))
 	require.True(t, c.SyncDue(now), "the first is due at once")
 	require.False(t, tell("d1", "d2"), "nothing new")
-	require.Equal(t, now.Add(syncAgain), c.SyncAt)
+	require.Equal(t, now.Add(SyncAgain), c.SyncAt)
 
 	now = now.Add(time.Second) // the leader writes while the sync is under way
 	require.True(t, tell("d1", "d3"))
-	require.Equal(t, now.Add(syncSoon), c.SyncAt)
+	require.Equal(t, now.Add(SyncSoon), c.SyncAt)
 	now = now.Add(time.Second)
 	require.True(t, tell("d3", "d4"))
-	require.Equal(t, now.Add(syncSoon-time.Second), c.SyncAt, "more changes do not put it off")
+	require.Equal(t, now.Add(SyncSoon-time.Second), c.SyncAt, "more changes do not put it off")
 
 	for i := range 20 { // a leader that writes all the time
 		now = c.SyncAt
 		require.True(t, c.SyncDue(now))
 		require.True(t, tell("d3", fmt.Sprint("d", 5+i)))
 		wait := c.SyncAt.Sub(now)
-		require.LessOrEqual(t, wait, syncAgain)
-		require.True(t, i < 2 || wait == syncAgain, "the waits grow: %s", wait)
+		require.LessOrEqual(t, wait, SyncAgain)
+		require.True(t, i < 2 || wait == SyncAgain, "the waits grow: %s", wait)
 	}
 	require.False(t, tell("d3"), "they agree")
 	require.Zero(t, c.SyncAt)

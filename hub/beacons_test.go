@@ -51,7 +51,7 @@ func TestHubEndsAttemptsWithoutBeacons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
-				given := a.give(task("t1", beacon(timeout)))
+				given := a.give(aTask("t1", beacon(timeout)))
 				require.Equal(t, timeout, given.Beacon.Std())
 				answer := a.poll(says(given, aged(c.age, c.state)))
 				b.pass(0)
@@ -88,7 +88,7 @@ func TestHubEndsAttemptsWithoutBeacons(t *testing.T) {
 func TestHubKeepsTimeForAgentsThatOnlyCount(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1", beacon(20*time.Second)))
+		given := a.give(aTask("t1", beacon(20*time.Second)))
 		for i := range 30 {
 			b.pass(4 * time.Second)
 			a.poll(says(given, func(r *protocol.RunningAttempt) { r.Beacons = int64(i / 5) }))
@@ -108,7 +108,7 @@ func TestHubKeepsTimeForAgentsThatOnlyCount(t *testing.T) {
 func TestWithoutABeaconTimeoutNothingEnds(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		for range 100 {
 			b.pass(4 * time.Second)
 			a.poll(lists(given))
@@ -142,7 +142,7 @@ func TestTimedOutResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
-				given := a.give(task("t1"))
+				given := a.give(aTask("t1"))
 				require.NoError(t, a.report(given, api.AttemptTimedOut,
 					func(in *resultInput) { in.Body.Stuck, in.Body.Error = stuck, "timed out after 1m" }))
 				require.Len(t, b.reported(), 1)
@@ -173,7 +173,7 @@ func TestTimedOutResults(t *testing.T) {
 func TestPollThatCrossesAResultCostsNoSlot(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		require.NoError(t, a.report(given, api.AttemptCompleted))
 		a.poll(lists(given))
 		require.Equal(t, 1, a.session().free)
@@ -199,7 +199,7 @@ func TestHeartbeatsTellSignsAndDeadlines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
-				given := a.give(task("t1", c.change))
+				given := a.give(aTask("t1", c.change))
 				a.poll(says(given, aged(12*time.Second, "")))
 				b.pass(0)
 				session := a.session()

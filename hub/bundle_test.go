@@ -32,7 +32,7 @@ func TestBundlesGoToAgentsThatKnowThem(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 9).poll()
 		able := b.register("b", 1, knowsBundles)
-		given := able.give(task("a~.b1", bundleOf(3, 4)))
+		given := able.give(aTask("a~.b1", bundleOf(3, 4)))
 		require.Len(t, given.Elements, 2)
 		require.Equal(t, 4, given.Elements[1].Number)
 	})
@@ -41,7 +41,7 @@ func TestBundlesGoToAgentsThatKnowThem(t *testing.T) {
 func TestABundleThatNoAgentKnowsGoesBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1).poll()
-		b.queue("lane/c", task("a~.b1", bundleOf(3, 4)))
+		b.queue("lane/c", aTask("a~.b1", bundleOf(3, 4)))
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
 		require.True(t, b.reported()[0].Unhandled)
@@ -52,7 +52,7 @@ func TestABundleThatNoAgentKnowsGoesBack(t *testing.T) {
 func TestResultsOfABundleReachTemporal(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1, knowsBundles)
-		given := a.give(task("a~.b1", bundleOf(3, 4)))
+		given := a.give(aTask("a~.b1", bundleOf(3, 4)))
 		require.NoError(t, a.report(given, api.AttemptCompleted, elements(
 			api.ElementResult{Number: 3, Outcome: api.AttemptCompleted, Output: json.RawMessage(`9`)},
 			api.ElementResult{Number: 4, Outcome: api.AttemptFailed, Error: "no"})))
@@ -78,7 +78,7 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1, knowsBundles)
-				given := a.give(task("a~.b1", bundleOf(3, 4)))
+				given := a.give(aTask("a~.b1", bundleOf(3, 4)))
 				requireCode(t, c.code, a.report(given, api.AttemptCompleted, elements(c.results...)))
 				require.Empty(t, b.reported())
 			})
@@ -109,7 +109,7 @@ func TestResultsOfABundleAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1, knowsBundles)
-				given := a.give(task("a~.b1", bundleOf(3, 4), func(in *contract.RunTaskInput) { in.ResultLimit = c.limit }))
+				given := a.give(aTask("a~.b1", bundleOf(3, 4), func(in *contract.RunTaskInput) { in.ResultLimit = c.limit }))
 				require.Equal(t, c.limit, given.ResultLimit)
 				require.NoError(t, a.report(given, api.AttemptCompleted, elements(c.results...)))
 				var kept []int
@@ -129,7 +129,7 @@ func TestResultsOfABundleAreBounded(t *testing.T) {
 func TestTheResultOfAnElementSaysWhichItIs(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
+		given := a.give(aTask("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
 		require.Equal(t, 7, *given.Element)
 		require.NoError(t, a.report(given, api.AttemptCompleted, func(in *resultInput) {
 			in.Body.Output, in.Body.EndedAt = json.RawMessage(`42`), in.Body.StartedAt.Add(time.Second)
@@ -144,7 +144,7 @@ func TestTheResultOfAnElementSaysWhichItIs(t *testing.T) {
 func TestAnElementKeepsNoCheckpoint(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
+		given := a.give(aTask("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
 		a.poll(func(p *protocol.Poll) {
 			p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Checkpoint: json.RawMessage(`1`),
 				Progress: &api.Progress{Percent: 50}}}
@@ -160,7 +160,7 @@ func TestAnElementKeepsNoCheckpoint(t *testing.T) {
 func TestResultsOfATaskHaveNoElements(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1, knowsBundles)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		requireCode(t, protocol.CodeInvalidRequest,
 			a.report(given, api.AttemptCompleted, elements(api.ElementResult{Number: 0})))
 	})

@@ -39,7 +39,7 @@ func TestLostSessions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 2)
-				a.give(task("t1"))
+				a.give(aTask("t1"))
 				<-a.poll(lists(protocol.Assignment{TaskID: "t1", Attempt: 1})) // answered: it begins to be silent here
 				last := a.session().lastContact
 				if c.hangUp {
@@ -124,7 +124,7 @@ func TestLossAtAHubOutOfTouch(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				b.temporal.hasIt, b.temporal.seenAt = c.hub, time.Now().Add(c.late)
 				a := b.register("a", 1)
-				a.give(task("t1"))
+				a.give(aTask("t1"))
 				b.lease.Renewed(time.Now().Add(-time.Minute))
 				away := serviceerror.NewUnavailable("Temporal is away")
 				b.temporal.away = away
@@ -151,7 +151,7 @@ func TestLossOfAnAgentThatMoved(t *testing.T) {
 			t.Run(fmt.Sprint(s, " is at ", hub), func(t *testing.T) {
 				inBubble(t, Config{}, func(t *testing.T, b *bench) {
 					a := b.register("a", 1)
-					a.give(task("t1", safety(s)))
+					a.give(aTask("t1", safety(s)))
 					b.temporal.mu.Lock()
 					b.temporal.hasIt, b.temporal.seenAt = hub, time.Now().Add(time.Hour) // Temporal's clock is fast
 					b.temporal.mu.Unlock()
@@ -170,7 +170,7 @@ func TestLossOfAnAgentThatMoved(t *testing.T) {
 func TestAttemptsThatMoveBeatAtOnce(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(beater{b.Hub})
-		given := b.register("a", 1).give(task("t1"))
+		given := b.register("a", 1).give(aTask("t1"))
 		b.pass(time.Second)
 		facts{b.Hub}.rejoin()
 		b.temporal.mu.Lock()
@@ -189,7 +189,7 @@ func TestAttemptsThatMoveBeatAtOnce(t *testing.T) {
 func TestComingBackWithinTheGrace(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		a.hangUp()
 		require.Equal(t, fleet.Suspect, b.judgeLocked(a.session(), time.Now()))
 		b.pass(b.config.Timing.DisconnectGrace - detectEvery)
@@ -255,7 +255,7 @@ func TestPoisonTaskDoesNotEngageTheBrake(t *testing.T) {
 			peers = append(peers, b.register(id, 1))
 		}
 		for i, p := range peers[:4] {
-			given := p.give(task("poison", func(in *contract.RunTaskInput) { in.Attempt, in.Tally.Losses = i+1, i }))
+			given := p.give(aTask("poison", func(in *contract.RunTaskInput) { in.Attempt, in.Tally.Losses = i+1, i }))
 			p.poll(lists(given))
 			p.hangUp()
 			b.pass(b.config.Timing.DisconnectGrace + 3*detectEvery)
@@ -330,7 +330,7 @@ func TestNotAcceptedInTime(t *testing.T) {
 				if c.delivered {
 					answer = a.poll()
 				}
-				b.queue("lane/c", task("t1", safety(c.safety)))
+				b.queue("lane/c", aTask("t1", safety(c.safety)))
 				if c.delivered {
 					require.Len(t, (<-answer).Assignments, 1)
 				}
@@ -349,7 +349,7 @@ func TestNotAcceptedWithinTheLease(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		answer, asked := a.poll(), time.Now()
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		require.Len(t, (<-answer).Assignments, 1)
 		b.pass(b.config.AcceptTimeout + 2*detectEvery)
 		require.Empty(t, b.reported())
@@ -368,7 +368,7 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 		}
 		var given []protocol.Assignment
 		for _, id := range []string{"t1", "t2", "t3", "t4", "t5"} {
-			b.queue("lane/c", task(id))
+			b.queue("lane/c", aTask(id))
 		}
 		for _, p := range peers {
 			got := (<-p.poll()).Assignments
@@ -483,7 +483,7 @@ func TestProofsOfDeathReleaseTheBrake(t *testing.T) {
 		var peers []*peer
 		for _, id := range []string{"a", "b", "d", "e"} {
 			p := b.register(id, 1)
-			p.poll(lists(p.give(task("of-" + id))))
+			p.poll(lists(p.give(aTask("of-" + id))))
 			peers = append(peers, p)
 		}
 		for _, p := range peers {
@@ -509,7 +509,7 @@ func TestProofsOfDeathReleaseTheBrake(t *testing.T) {
 func TestFakesDoNotEngageTheBrake(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		real := b.register("real", 1)
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		given := (<-real.poll()).Assignments
 		require.Len(t, given, 1)
 		real.poll(lists(given[0]))
@@ -605,7 +605,7 @@ func TestEndedSessionsReleaseTheBrake(t *testing.T) {
 				}
 				work := map[*peer]protocol.Assignment{}
 				for _, p := range peers {
-					work[p] = p.give(task("of-" + p.claims.Agent))
+					work[p] = p.give(aTask("of-" + p.claims.Agent))
 				}
 				for _, p := range peers[:4] {
 					p.hangUp()
@@ -631,7 +631,7 @@ func TestRejoiningReleasesTheBrake(t *testing.T) {
 		var peers []*peer
 		for _, id := range []string{"a", "b", "d", "e", "f"} {
 			p := b.register(id, 1)
-			p.give(task("of-" + id))
+			p.give(aTask("of-" + id))
 			peers = append(peers, p)
 		}
 		for _, p := range peers[:3] {
@@ -641,9 +641,9 @@ func TestRejoiningReleasesTheBrake(t *testing.T) {
 		require.NotNil(t, b.brakeTold())
 		facts{b.Hub}.rejoin()
 		e := b.register("e", 1)
-		given := e.give(task("t1"))
+		given := e.give(aTask("t1"))
 		f := b.register("f", 1)
-		f.give(task("t2"))
+		f.give(aTask("t2"))
 		b.pass(2 * detectEvery)
 		require.Nil(t, b.brakeTold())
 		f.hangUp()
@@ -661,7 +661,7 @@ func TestFakesInTurnsDelayNoJudgement(t *testing.T) {
 		workers, work := []*peer{}, map[*peer]protocol.Assignment{}
 		for _, id := range []string{"w1", "w2"} {
 			p := b.register(id, 1)
-			work[p] = p.give(task("of-" + id))
+			work[p] = p.give(aTask("of-" + id))
 			workers = append(workers, p)
 		}
 		var fakes []*peer
@@ -697,7 +697,7 @@ func TestClusterHearsOfIdleAgentsBeforeItJudges(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: true}
 		worker := b.register("w", 1, func(r *protocol.Register) { r.Reconnects = true })
-		worker.give(task("t1"))
+		worker.give(aTask("t1"))
 		idle := b.register("i", 1, func(r *protocol.Register) { r.Reconnects = true })
 		idle.poll()
 		worker.hangUp()
@@ -716,7 +716,7 @@ func TestClusterHearsWhoIsBack(t *testing.T) {
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive, JudgesLosses: true,
 			Braked: true}
 		worker := b.register("w", 1)
-		given := worker.give(task("t1"))
+		given := worker.give(aTask("t1"))
 		idle := b.register("i", 1)
 		idle.poll()
 		for _, p := range []*peer{worker, idle} {
@@ -746,7 +746,7 @@ func fakesFlap(t *testing.T, judges bool) {
 		work := map[*peer]protocol.Assignment{}
 		for i := range 6 {
 			p := b.register(fmt.Sprintf("w-%d", i), 1)
-			work[p] = p.give(task("of-" + p.claims.Agent))
+			work[p] = p.give(aTask("of-" + p.claims.Agent))
 			workers = append(workers, p)
 		}
 		for i := range 25 {
@@ -786,7 +786,7 @@ func TestFakesWithTasksDoNotEngageTheBrake(t *testing.T) {
 		for i := range 12 {
 			fake := b.register(fmt.Sprintf("fake-%d", i), 1)
 			answer := fake.poll()
-			b.queue("lane/c", task(fmt.Sprintf("t%d", i)))
+			b.queue("lane/c", aTask(fmt.Sprintf("t%d", i)))
 			require.Len(t, (<-answer).Assignments, 1)
 			fake.hangUp()
 		}
@@ -1013,7 +1013,7 @@ func TestAnAgentDiesSeldom(t *testing.T) {
 func TestASupervisorsProofEndsTheSession(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		a.give(task("t1", safety(api.Fenced)))
+		a.give(aTask("t1", safety(api.Fenced)))
 		b.endProven(a.claims, "proof of death by its supervisor: killed")
 		b.pass(0)
 		require.Nil(t, a.session())
@@ -1030,7 +1030,7 @@ func TestASupervisorsProofEndsTheSession(t *testing.T) {
 func TestLostAttemptsAreCounted(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", api.MaxTransfers+2)
-		a.give(task("t1"))
+		a.give(aTask("t1"))
 		b.mu.Lock()
 		s := b.sessions["a"]
 		for n := range api.MaxTransfers + 1 {

@@ -61,7 +61,7 @@ func TestCommandsThatMustNotOutliveTheirAgentGoToThoseThatEndTrees(t *testing.T)
 		b.register("a", 5).poll()
 		able := b.register("b", 1, func(r *protocol.Register) { r.EndsProcessTrees = true })
 		answer := able.poll()
-		fenced := task("t1")
+		fenced := aTask("t1")
 		fenced.Spec.Type, fenced.Spec.RetrySafety = api.ExecType, api.Fenced
 		b.queue("lane/c", fenced)
 		b.pass(0)
@@ -72,7 +72,7 @@ func TestCommandsThatMustNotOutliveTheirAgentGoToThoseThatEndTrees(t *testing.T)
 func TestTaskThatNobodyHandlesComesBackRarely(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1, func(r *protocol.Register) { r.TaskTypes = []string{"other"} }).poll()
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		b.pass(0) // at once: it must not keep a slot that others could use
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
@@ -90,10 +90,10 @@ func TestManyTasksThatNobodyHandlesTakeTurns(t *testing.T) {
 		var id string
 		for n := range many {
 			id = fmt.Sprint("t", n)
-			b.queue("lane/c", task(id, func(in *contract.RunTaskInput) { in.Spec.Tenant = "acme" }))
+			b.queue("lane/c", aTask(id, func(in *contract.RunTaskInput) { in.Spec.Tenant = "acme" }))
 			b.pass(0)
 		}
-		b.queue("lane/c", task("other", func(in *contract.RunTaskInput) { in.Spec.Tenant = "beta" }))
+		b.queue("lane/c", aTask("other", func(in *contract.RunTaskInput) { in.Spec.Tenant = "beta" }))
 		b.pass(0)
 		waits := map[string]time.Duration{}
 		for _, r := range b.reported() {
@@ -114,7 +114,7 @@ func TestTasksThatAreHandedBackTakeTurns(t *testing.T) {
 		last := time.Duration(0)
 		for n := range offersAtOnce + 50 {
 			answer := a.poll()
-			b.queue("lane/c", task(fmt.Sprint("t", n), func(in *contract.RunTaskInput) { in.Spec.Tenant = "acme" }))
+			b.queue("lane/c", aTask(fmt.Sprint("t", n), func(in *contract.RunTaskInput) { in.Spec.Tenant = "acme" }))
 			got := (<-answer).Assignments[0]
 			a.poll(func(p *protocol.Poll) {
 				p.Returned = []protocol.RunningAttempt{{TaskID: got.TaskID, Attempt: got.Attempt}}
@@ -138,13 +138,13 @@ func TestAClusterBeginsNoWorkOfOtherTenants(t *testing.T) {
 				of := func(tenant string) func(*contract.RunTaskInput) {
 					return func(in *contract.RunTaskInput) { in.Spec.Tenant = tenant }
 				}
-				b.queue(lane, task("t1", of("beta")))
+				b.queue(lane, aTask("t1", of("beta")))
 				b.pass(0)
 				require.Len(t, b.reported(), 1)
 				require.Equal(t, api.AttemptFailed, b.reported()[0].Outcome)
 				require.True(t, b.reported()[0].Final)
 				require.Equal(t, "cluster c takes no work of tenant beta", b.reported()[0].Reason)
-				b.queue(lane, task("t2", of("acme")))
+				b.queue(lane, aTask("t2", of("acme")))
 				require.Equal(t, "t2", (<-answer).Assignments[0].TaskID)
 			})
 		})
@@ -161,15 +161,15 @@ func TestRateLimitedAgentsGetNoTasksOfTheProvider(t *testing.T) {
 		a := b.register("a", 3, func(r *protocol.Register) { r.Providers = api.Providers{"llm": {Available: true}} })
 		given := <-func() <-chan answered {
 			answer := a.poll()
-			b.queue("lane/c", task("t1", llm))
+			b.queue("lane/c", aTask("t1", llm))
 			return answer
 		}()
 		require.Len(t, given.Assignments, 1)
 		first := given.Assignments[0]
 
 		answer := a.poll(lists(first), limited)
-		b.queue("lane/c", task("t2", llm))
-		b.queue("lane/c", task("t3"))
+		b.queue("lane/c", aTask("t2", llm))
+		b.queue("lane/c", aTask("t3"))
 		got := (<-answer).Assignments
 		require.Len(t, got, 1)
 		require.Equal(t, "t3", got[0].TaskID, "other tasks are not limited")
@@ -182,7 +182,7 @@ func TestRateLimitedAgentsGetNoTasksOfTheProvider(t *testing.T) {
 
 		b.pass(3 * time.Second)
 		answer = a.poll(lists(first, got[0]))
-		b.queue("lane/c", task("t2", llm, func(in *contract.RunTaskInput) { in.Attempt = 2 }))
+		b.queue("lane/c", aTask("t2", llm, func(in *contract.RunTaskInput) { in.Attempt = 2 }))
 		require.Len(t, (<-answer).Assignments, 1)
 	})
 }

@@ -16,7 +16,7 @@ import (
 func TestWhatADrainedAgentTakesWithIt(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
-		done := a.give(task("t1"))
+		done := a.give(aTask("t1"))
 		in := contract.AwaitIdleInput{AgentID: "a", Instance: a.session().instance, Epoch: a.session().epoch}
 		var left []fleet.HeldAttempt
 		look := func() (err error) {
@@ -28,7 +28,7 @@ func TestWhatADrainedAgentTakesWithIt(t *testing.T) {
 		require.NoError(t, look())
 		require.Len(t, left, 1)
 		require.NoError(t, a.report(done, api.AttemptCompleted))
-		a.give(task("t2"))
+		a.give(aTask("t2"))
 		require.NoError(t, look())
 		a.hangUp()
 		var gone *temporal.ApplicationError

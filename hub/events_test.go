@@ -39,7 +39,7 @@ func progresses(percent int) func(*protocol.Poll) {
 func TestHubTellsOfTasks(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 4)
-		one := a.give(task("t1", func(in *contract.RunTaskInput) { in.Spec.Tenant = "film" }))
+		one := a.give(aTask("t1", func(in *contract.RunTaskInput) { in.Spec.Tenant = "film" }))
 		a.poll(lists(one))
 		_, read := b.events(contract.ReadEventsInput{})
 		require.Equal(t, api.EventTaskRunning, read.Events[0].Type)
@@ -60,9 +60,9 @@ func TestHubTellsOfTasks(t *testing.T) {
 
 		t.Log("the ends of attempts, and what comes after them; one that the agent had not listed yet began all the same")
 		at = read.Seq
-		two := a.give(task("t2"))
+		two := a.give(aTask("t2"))
 		require.NoError(t, a.report(two, api.AttemptFailed, func(in *resultInput) { in.Body.Error = "no disk" }))
-		three := a.give(task("t3", func(in *contract.RunTaskInput) { in.Tally.Failures = 2 }))
+		three := a.give(aTask("t3", func(in *contract.RunTaskInput) { in.Tally.Failures = 2 }))
 		require.NoError(t, a.report(three, api.AttemptFailed))
 		lines, read = b.events(contract.ReadEventsInput{After: at})
 		require.Equal(t, []string{"task.completed t1 a completed", "task.running t2 a", "task.retry_wait t2 a failed",
@@ -72,7 +72,7 @@ func TestHubTellsOfTasks(t *testing.T) {
 		require.True(t, read.Events[2].NextAttemptAt.After(time.Now()))
 
 		at = read.Seq
-		four := a.give(task("t4"))
+		four := a.give(aTask("t4"))
 		a.poll(lists(four))
 		a.hangUp()
 		b.pass(3 * time.Second)
@@ -84,7 +84,7 @@ func TestHubTellsOfTasks(t *testing.T) {
 func TestProgressIsNotKeptWhileNobodyListens(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		one := a.give(task("t1"))
+		one := a.give(aTask("t1"))
 		for percent := range 20 {
 			a.poll(lists(one), progresses(percent))
 			b.pass(time.Second)

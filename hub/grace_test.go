@@ -63,10 +63,10 @@ func TestDisconnectGrace(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 2)
 				b.pass(0)
-				given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+				given := a.give(aTask("j~~0.1", func(in *contract.RunTaskInput) {
 					in.Instance = &api.InstanceOf{Job: "j", Name: "0", DisconnectGrace: api.Duration(grace)}
 				}))
-				a.takes("lane/c", task("t1"), given)
+				a.takes("lane/c", aTask("t1"), given)
 				a.hangUp()
 				b.pass(3 * time.Second)
 				require.Nil(t, a.session())
@@ -108,7 +108,7 @@ func TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		b.pass(0)
-		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+		given := a.give(aTask("j~~0.1", func(in *contract.RunTaskInput) {
 			in.Instance = &api.InstanceOf{Job: "j", Name: "0", DisconnectGrace: api.Duration(10 * time.Second),
 				Health: &api.ServiceCheck{TCP: &api.TCPCheck{Port: "80"}}}
 		}))
@@ -148,7 +148,7 @@ func TestWorkThatMustNotRunTwiceIsHeldForItsAgent(t *testing.T) {
 		start := func(b *bench) (*peer, protocol.Assignment) {
 			a := b.register("a", 1)
 			b.pass(0)
-			given := a.give(task("t1", func(in *contract.RunTaskInput) {
+			given := a.give(aTask("t1", func(in *contract.RunTaskInput) {
 				in.Spec.RetrySafety, in.Spec.DisconnectGrace = c.safety, c.grace
 			}))
 			b.pass(time.Second)

@@ -27,7 +27,7 @@ func TestHealthHasTimesAndFailuresInARow(t *testing.T) {
 		a := b.register("a", 2)
 		for i, outcome := range []api.AttemptOutcome{api.AttemptFailed, api.AttemptCompleted, api.AttemptFailed,
 			api.AttemptTimedOut} {
-			_ = a.report(a.give(task(fmt.Sprint("t", i))), outcome)
+			_ = a.report(a.give(aTask(fmt.Sprint("t", i))), outcome)
 		}
 		b.pass(2 * time.Second)
 		got := b.rated("a")
@@ -43,7 +43,7 @@ func TestHealthHasTimesAndFailuresInARow(t *testing.T) {
 func gives(a *peer, times int, answers func(*protocol.Poll, protocol.Assignment)) {
 	for n := range times {
 		answer := a.poll()
-		a.b.queue("lane/c", task(fmt.Sprint("t", n)))
+		a.b.queue("lane/c", aTask(fmt.Sprint("t", n)))
 		given := (<-answer).Assignments
 		require.Len(a.b.t, given, 1)
 		a.poll(func(p *protocol.Poll) { answers(p, given[0]) })
@@ -60,20 +60,20 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 		level api.HealthLevel
 	}{
 		"nothing": {func(*peer) {}, 1, api.HealthHealthy},
-		"it completes": {func(a *peer) { _ = a.report(a.give(task("t1")), api.AttemptCompleted) }, 1,
+		"it completes": {func(a *peer) { _ = a.report(a.give(aTask("t1")), api.AttemptCompleted) }, 1,
 			api.HealthHealthy},
-		"it fails": {func(a *peer) { _ = a.report(a.give(task("t1")), api.AttemptFailed) }, 1,
+		"it fails": {func(a *peer) { _ = a.report(a.give(aTask("t1")), api.AttemptFailed) }, 1,
 			api.HealthHealthy},
 		"it fails again and again": {func(a *peer) {
 			for n := range 10 {
-				_ = a.report(a.give(task(fmt.Sprint("t", n))), api.AttemptFailed)
+				_ = a.report(a.give(aTask(fmt.Sprint("t", n))), api.AttemptFailed)
 			}
 		}, .9, api.HealthHealthy},
-		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), api.AttemptTimedOut) }, 1,
+		"it times out once": {func(a *peer) { _ = a.report(a.give(aTask("t1")), api.AttemptTimedOut) }, 1,
 			api.HealthHealthy},
 		"it times out again and again": {func(a *peer) {
 			for n := range 10 {
-				_ = a.report(a.give(task(fmt.Sprint("t", n))), api.AttemptTimedOut)
+				_ = a.report(a.give(aTask(fmt.Sprint("t", n))), api.AttemptTimedOut)
 			}
 		}, .9, api.HealthHealthy},
 		"it does not end what is out of time": {func(a *peer) {
@@ -110,7 +110,7 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 			a.b.pass(0)
 		}, .85, api.HealthDegraded},
 		"what was cancelled does not count": {func(a *peer) {
-			given := a.give(task("t1"))
+			given := a.give(aTask("t1"))
 			a.b.cancelAttempt(a.session().attempts[attemptKey{given.TaskID, given.Attempt}])
 			_ = a.report(given, api.AttemptCancelled)
 		}, 1, api.HealthHealthy},
@@ -206,7 +206,7 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 		"that its handlers fail on a busy host is not told": {func(a *peer) {
 			for n := range 60 {
 				if n < 10 {
-					_ = a.report(a.give(task(fmt.Sprint("t", n))), api.AttemptFailed)
+					_ = a.report(a.give(aTask(fmt.Sprint("t", n))), api.AttemptFailed)
 				}
 				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(100.) })
 				a.b.pass(time.Second)

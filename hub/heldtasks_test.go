@@ -17,9 +17,9 @@ func TestReadTasks(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 4)
 		b.pass(0)
-		first := a.give(task("t2"))
+		first := a.give(aTask("t2"))
 		answer := a.poll(lists(first))
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		got := <-answer
 		require.NoError(t, got.err)
 		require.Len(t, got.Assignments, 1)

@@ -34,7 +34,7 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 
 		a := b.register("a", 1)
 		b.pass(0)
-		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+		given := a.give(aTask("j~~0.1", func(in *contract.RunTaskInput) {
 			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1}
 		}))
 		a.session().attempts[attemptKey{given.TaskID, 1}].accepted = false // its next poll tells when it began

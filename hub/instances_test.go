@@ -15,10 +15,10 @@ func TestReadInstances(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2, func(r *protocol.Register) { r.Address, r.Zone = "10.0.0.7:5000", "north" })
 		b.pass(0)
-		a.give(task("plain"))
+		a.give(aTask("plain"))
 		instance := api.InstanceOf{Job: "ranker", Name: "0", Version: 3, Service: &api.ServiceOffer{Name: "rank", Port: "8080"},
 			Health: &api.ServiceCheck{TCP: &api.TCPCheck{Port: "8080"}}}
-		given := a.give(task("ranker~~0.1", func(in *contract.RunTaskInput) { in.Instance = &instance }))
+		given := a.give(aTask("ranker~~0.1", func(in *contract.RunTaskInput) { in.Instance = &instance }))
 		require.Equal(t, &instance, given.Instance, "the agent gets the check")
 		read := func(job string) []contract.FoundInstance {
 			result, err := b.readInstances(t.Context(), contract.ReadInstancesInput{Job: job})
@@ -70,7 +70,7 @@ func TestJobsAreToldOfTheHealthOfTheirInstances(t *testing.T) {
 			return words
 		}
 		checked := &api.ServiceCheck{TCP: &api.TCPCheck{Port: "80"}}
-		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+		given := a.give(aTask("j~~0.1", func(in *contract.RunTaskInput) {
 			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1, Health: checked}
 		}))
 		tell := func(word api.InstanceHealth) {
@@ -87,7 +87,7 @@ func TestJobsAreToldOfTheHealthOfTheirInstances(t *testing.T) {
 		require.Equal(t, []string{"j~~0.1 failing"}, told())
 		other := b.register("b", 1)
 		b.pass(0)
-		other.give(task("k~~0.1", func(in *contract.RunTaskInput) {
+		other.give(aTask("k~~0.1", func(in *contract.RunTaskInput) {
 			in.Instance = &api.InstanceOf{Job: "k", Name: "0", Version: 1}
 		}))
 		tell(api.InstanceFailing)
@@ -103,7 +103,7 @@ func TestAJobIsNotToldOfEachFlap(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		b.pass(0)
-		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+		given := a.give(aTask("j~~0.1", func(in *contract.RunTaskInput) {
 			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1,
 				Health: &api.ServiceCheck{TCP: &api.TCPCheck{Port: "80"}}}
 		}))

@@ -23,7 +23,7 @@ func TestPollsFollowFreeSlots(t *testing.T) {
 		a.poll()
 		other.poll()
 		for _, id := range []string{"t1", "t2", "t3", "t4", "t5"} {
-			b.queue("lane/c", task(id))
+			b.queue("lane/c", aTask(id))
 		}
 		require.Equal(t, 1, b.lanes["lane/c"].free)
 		require.Equal(t, 1, b.open("lane/c"))
@@ -40,10 +40,10 @@ func TestBestAgentGetsTheTask(t *testing.T) {
 		busy, idle := b.register("a", 4), b.register("b", 4)
 		busy.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(90.) })
 		answer := idle.poll()
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		require.Len(t, (<-answer).Assignments, 1)
 		answer = busy.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(90.) })
-		b.queue("lane/c", task("t2", func(in *contract.RunTaskInput) { in.PreferAgent = "a" }))
+		b.queue("lane/c", aTask("t2", func(in *contract.RunTaskInput) { in.PreferAgent = "a" }))
 		require.Len(t, (<-answer).Assignments, 1)
 	})
 }
@@ -91,7 +91,7 @@ func TestTaskThatComesTooLateGoesBack(t *testing.T) {
 		b.endLocked(a.session0(), ending{reason: "the agent stopped", left: true, at: time.Now()})
 		b.mu.Unlock()
 		b.pass(0)
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, api.AttemptReturned, b.reported()[0].Outcome)
 		require.False(t, b.reported()[0].Begun)
@@ -102,14 +102,14 @@ func TestTaskThatComesTooLateGoesBack(t *testing.T) {
 func TestTaskWithoutASlotIsParked(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("pinned"))
+		given := a.give(aTask("pinned"))
 		b.mu.Lock()
 		l := b.lanes["lane/c"]
 		l.polls++ // as when two lanes answer at once for one slot
 		b.mu.Unlock()
 		b.wg.Go(l.poll)
 		b.pass(0)
-		b.queue("lane/c", task("parked"))
+		b.queue("lane/c", aTask("parked"))
 		require.Len(t, l.parked, 1)
 		require.Empty(t, b.reported())
 
@@ -126,10 +126,10 @@ func TestTaskWithoutASlotIsParked(t *testing.T) {
 func TestStopGivesBackWhatWasNotDelivered(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)
-		running := a.give(task("running"))
+		running := a.give(aTask("running"))
 		held := a.poll(lists(running))
 		other := b.register("b", 1)
-		b.queue("lane/c/agent/b", task("undelivered"))
+		b.queue("lane/c/agent/b", aTask("undelivered"))
 		b.Stop(t.Context())
 		require.NoError(t, (<-held).err, "a held poll is answered")
 		require.Len(t, b.reported(), 1, "what runs goes on")

@@ -43,7 +43,7 @@ func TestALeaseHoldsAsItWasTold(t *testing.T) {
 				b.temporal.direct["c"] = tt.before
 				a := b.register("a", 1)
 				a.poll() // reads its role
-				given := a.give(task("t1", safety(api.Fenced)))
+				given := a.give(aTask("t1", safety(api.Fenced)))
 				require.NoError(t, b.direct(t.Context(), tt.after))
 				b.pass(0)
 				var answered, began time.Time

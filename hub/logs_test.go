@@ -58,7 +58,7 @@ func numbers(r reading) []int64 {
 func TestLogIsReadFromTheAgent(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		require.False(t, a.sendLog(1), "nobody watches")
 		held := a.poll(lists(given))
 		got := b.read(0, 20*time.Second)
@@ -100,7 +100,7 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 func TestNotAllReadingsOfLogsWait(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		waiting := make([]<-chan reading, 200)
 		waiting[0] = b.read(1, time.Minute)
 		a.poll(lists(given))
@@ -122,7 +122,7 @@ func TestNotAllReadingsOfLogsWait(t *testing.T) {
 func TestLogEndsWithItsAttempt(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		got := b.read(0, 20*time.Second)
 		a.sendLog()
 		a.poll(lists(given))
@@ -145,7 +145,7 @@ func TestLogEndsWithItsAttempt(t *testing.T) {
 func TestLogOfAnAgentThatDoesNotAnswer(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		a.give(task("t1"))
+		a.give(aTask("t1"))
 		got := b.read(0, 0)
 		b.pass(tasklog.Answer + time.Second)
 		end := <-got
@@ -159,7 +159,7 @@ func TestLogOfAnAgentThatDoesNotAnswer(t *testing.T) {
 func TestLogInTheHubIsBounded(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		<-func() <-chan reading {
 			got := b.read(0, time.Second)
 			a.sendLog(1)
@@ -182,7 +182,7 @@ func TestOutputIsKeptWithTheAttempt(t *testing.T) {
 		agents := map[string]*peer{}
 		for _, id := range []string{"t1", "t2", "t3"} { // each agent has one slot
 			agents[id] = b.register("agent-of-"+id, 1)
-			given[id] = agents[id].give(task(id))
+			given[id] = agents[id].give(aTask(id))
 		}
 		held := agents["t1"].poll(lists(given["t1"]))
 		b.pass(keepFirst + beatSweep*beatTick)
@@ -213,7 +213,7 @@ func TestOutputIsKeptWithTheAttempt(t *testing.T) {
 func TestLogOfAnotherAgentsAttemptIsNotTaken(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		other := b.register("b", 1)
 		got := b.read(0, time.Second)
 		require.False(t, other.sendLog(1, 2))

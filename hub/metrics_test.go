@@ -60,7 +60,7 @@ func TestMetricsMove(t *testing.T) {
 		{"stella_agent_health_score", agent, func(_ *bench, a *peer) { timeOut(a, 10) }, 1, .75},
 		{"stella_agent_task_completion_rate", agent, func(_ *bench, a *peer) {
 			timeOut(a, 3)
-			_ = a.report(a.give(task("t4")), api.AttemptCompleted)
+			_ = a.report(a.give(aTask("t4")), api.AttemptCompleted)
 		}, 1, .25},
 		{"stella_agent_heartbeat_age_seconds", agent, func(b *bench, _ *peer) { b.pass(7 * time.Second) }, 0, 7},
 		{"stella_agent_heartbeat_success_total", agent, func(_ *bench, a *peer) { a.poll(); a.poll() }, 1, 3},
@@ -70,10 +70,10 @@ func TestMetricsMove(t *testing.T) {
 		}, 0, 2},
 		{"stella_agent_heartbeat_failure_total", agent, func(b *bench, a *peer) { a.hangUp(); b.pass(3 * detectEvery) },
 			0, 1},
-		{"stella_agent_queue_latency_seconds", cluster, func(_ *bench, a *peer) { a.give(task("t1")) }, 0, 1},
+		{"stella_agent_queue_latency_seconds", cluster, func(_ *bench, a *peer) { a.give(aTask("t1")) }, 0, 1},
 		{"mainstay_hub_failover_seconds", cluster, func(b *bench,
 			a *peer) {
-			a.give(task("t1", lostAt(b, 2*time.Second)))
+			a.give(aTask("t1", lostAt(b, 2*time.Second)))
 		}, 0, 1},
 		{"mainstay_hub_lease_age_seconds", nil, func(b *bench,
 			_ *peer) {
@@ -83,21 +83,21 @@ func TestMetricsMove(t *testing.T) {
 		{"mainstay_hub_sessions_opened_total", nil, func(b *bench, _ *peer) { b.register("b", 1) }, 1, 2},
 		{"mainstay_hub_sessions_ended_total", map[string]string{"kind": "lost"},
 			func(b *bench, a *peer) { a.hangUp(); b.pass(2 * time.Second) }, 0, 1},
-		{"mainstay_hub_attempts", nil, func(_ *bench, a *peer) { a.give(task("t1")) }, 0, 1},
+		{"mainstay_hub_attempts", nil, func(_ *bench, a *peer) { a.give(aTask("t1")) }, 0, 1},
 		{"mainstay_hub_attempts_lost_total", nil, func(b *bench,
 			a *peer) {
-			a.give(task("t1"))
+			a.give(aTask("t1"))
 			a.hangUp()
 			b.pass(2 * time.Second)
 		}, 0, 1},
 		{"mainstay_hub_attempts_returned_total", nil, func(b *bench, a *peer) {
 			a.poll()
-			b.queue("lane/c", task("t1"))
+			b.queue("lane/c", aTask("t1"))
 			a.poll(func(p *protocol.Poll) { p.Returned = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1}} })
 		}, 0, 1},
 		{"mainstay_hub_attempts_reattached_total", nil, func(b *bench, _ *peer) {
 			other := b.register("b", 1)
-			given := other.give(task("t1", func(in *contract.RunTaskInput) { in.Spec.Agent = "b" }))
+			given := other.give(aTask("t1", func(in *contract.RunTaskInput) { in.Spec.Agent = "b" }))
 			b.mu.Lock()
 			delete(b.sessions, "b") // as a new process of the hub: it knows nothing
 			b.mu.Unlock()
@@ -110,17 +110,17 @@ func TestMetricsMove(t *testing.T) {
 		{"mainstay_hub_lane_polls", nil, func(b *bench, _ *peer) { b.register("b", 1) }, 8, 10},
 		{"mainstay_hub_tasks_parked_total", nil, func(b *bench, _ *peer) {
 			for _, id := range []string{"t1", "t2", "t3", "t4"} {
-				b.queue("lane/c", task(id))
+				b.queue("lane/c", aTask(id))
 			}
-			b.queue("lane/c/agent/a", task("t5")) // its poll was opened while there were slots
+			b.queue("lane/c/agent/a", aTask("t5")) // its poll was opened while there were slots
 		}, 0, 1},
 		{"mainstay_hub_stuck_handlers", nil, func(_ *bench, a *peer) {
-			_ = a.report(a.give(task("t1")), api.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck = true })
+			_ = a.report(a.give(aTask("t1")), api.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck = true })
 		}, 0, 1},
 		{"mainstay_hub_results_total", map[string]string{"outcome": "completed"},
-			func(_ *bench, a *peer) { _ = a.report(a.give(task("t1")), api.AttemptCompleted) }, 0, 1},
+			func(_ *bench, a *peer) { _ = a.report(a.give(aTask("t1")), api.AttemptCompleted) }, 0, 1},
 		{"mainstay_hub_stale_results_total", nil, func(_ *bench, a *peer) {
-			given := a.give(task("t1"))
+			given := a.give(aTask("t1"))
 			_ = a.report(given, api.AttemptCompleted)
 			_ = a.report(given, api.AttemptCompleted)
 		}, 0, 1},
@@ -143,7 +143,7 @@ func TestMetricsMove(t *testing.T) {
 // timeOut lets attempts of an agent time out, whose handlers the agent cannot end at once.
 func timeOut(a *peer, times int) {
 	for n := range times {
-		_ = a.report(a.give(task(fmt.Sprint("out", n))), api.AttemptTimedOut,
+		_ = a.report(a.give(aTask(fmt.Sprint("out", n))), api.AttemptTimedOut,
 			func(in *resultInput) { in.Body.Stuck = true })
 	}
 }
@@ -159,8 +159,8 @@ func lostAt(_ *bench, ago time.Duration) func(*contract.RunTaskInput) {
 func TestFailoverTimeIsThatFromNoticingToAcceptance(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 4)
-		a.give(task("t1", lostAt(b, 1500*time.Millisecond)))
-		a.give(task("t2"))
+		a.give(aTask("t1", lostAt(b, 1500*time.Millisecond)))
+		a.give(aTask("t2"))
 		count, sum, _ := b.series("mainstay_hub_failover_seconds", map[string]string{"cluster_id": "c"})
 		require.EqualValues(t, 1, count, "a task that was not lost is no failover")
 		require.InDelta(t, 1.5, sum, .001)
@@ -174,8 +174,8 @@ func TestFailoverTimeIsThatFromNoticingToAcceptance(t *testing.T) {
 func TestOnlyFaultsAreTimed(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
-		a.give(task("t1"))
-		a.give(task("t2"))
+		a.give(aTask("t1"))
+		a.give(aTask("t2"))
 		b.mu.Lock()
 		b.sessions["a"].attempts[attemptKey{"t2", 1}].evacuation = &contract.EvacuateInput{}
 		b.mu.Unlock()

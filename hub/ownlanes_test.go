@@ -117,7 +117,7 @@ func TestOwnLaneIsPolledWhileItIsOpen(t *testing.T) {
 			require.NoError(t, b.direct(t.Context(), b.openOwn("a")))
 			b.pass(0)
 			a.poll()
-			b.queue(own, task("long"))
+			b.queue(own, aTask("long"))
 			b.pass(0)
 			s := a.session()
 			b.mu.Lock()

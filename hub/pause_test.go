@@ -25,7 +25,7 @@ func TestPausedLanesAreNotPolled(t *testing.T) {
 		}
 		gpu := func(r *protocol.Register) { r.Capabilities = []string{"gpu"} }
 		a := b.register("a", 2, gpu)
-		running := a.give(task("running"))
+		running := a.give(aTask("running"))
 		tell(2, false)
 		require.Equal(t, map[string]int{"default": 1, "cap": 1, "agent": 2}, open())
 
@@ -50,14 +50,14 @@ func TestPausedLanesAreNotPolled(t *testing.T) {
 func TestPauseReturnsWhatIsParked(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		a.give(task("running"))
+		a.give(aTask("running"))
 		b.mu.Lock()
 		l := b.lanes["lane/c"]
 		l.polls++
 		b.mu.Unlock()
 		b.wg.Go(l.poll)
 		b.pass(0)
-		b.queue("lane/c", task("parked"))
+		b.queue("lane/c", aTask("parked"))
 		require.Len(t, l.parked, 1)
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			Paused: true}))
@@ -73,8 +73,8 @@ func TestPauseReturnsWhatIsParked(t *testing.T) {
 func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
-		b.queue("lane/c", task("t1"))
-		b.queue("lane/c/agent/a", task("t2"))
+		b.queue("lane/c", aTask("t1"))
+		b.queue("lane/c/agent/a", aTask("t2"))
 		require.Len(t, a.session().outbox, 2)
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			PausedLanes: []string{"default"}}))

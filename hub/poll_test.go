@@ -39,7 +39,7 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 		a := b.register("a", 1)
 		begun := time.Now()
 		answer := a.poll()
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		got := <-answer
 		require.Zero(t, time.Since(begun))
 		require.Len(t, got.Assignments, 1)
@@ -90,10 +90,10 @@ func TestAssignmentNamesItsShard(t *testing.T) {
 		a := b.register("a", 2)
 		<-a.poll() // its role
 		answer := a.poll()
-		b.queue("lane/c/shard/1", task("t1"))
+		b.queue("lane/c/shard/1", aTask("t1"))
 		require.Equal(t, new(1), (<-answer).Assignments[0].Shard)
 		answer = a.poll()
-		b.queue("lane/c/agent/a", task("t2"))
+		b.queue("lane/c/agent/a", aTask("t2"))
 		require.Nil(t, (<-answer).Assignments[0].Shard)
 	})
 }
@@ -106,7 +106,7 @@ func TestDuplicateAndSupersededPolls(t *testing.T) {
 		require.Empty(t, (<-first).Polled, "a newer poll ends the held one")
 		require.Empty(t, (<-a.pollAs(t.Context(), 1)).Polled, "a poll that comes late is answered and changes nothing")
 		require.Empty(t, second, "it is still held")
-		b.queue("lane/c", task("t1"))
+		b.queue("lane/c", aTask("t1"))
 		require.Len(t, (<-second).Assignments, 1, "the newest poll gets the work")
 	})
 }
@@ -217,7 +217,7 @@ func TestAttemptsThatAreNotReceived(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
 				answer := a.poll()
-				b.queue("lane/c", task("t1"))
+				b.queue("lane/c", aTask("t1"))
 				got := <-answer
 				require.Len(t, got.Assignments, 1)
 				c.next(a, got.Assignments[0])
@@ -238,9 +238,9 @@ func TestAttemptsThatAreNotReceived(t *testing.T) {
 func TestUnlistedAttempts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)
-		lost := a.give(task("accepted"))
+		lost := a.give(aTask("accepted"))
 		answer := a.poll(lists(lost))
-		b.queue("lane/c", task("missed"))
+		b.queue("lane/c", aTask("missed"))
 		require.Len(t, (<-answer).Assignments, 1)
 		a.poll() // lists neither
 		b.pass(0)
@@ -261,7 +261,7 @@ func TestReturnedAndUnknownAttempts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)
 		answer := a.poll()
-		b.queue("lane/c", task("back"))
+		b.queue("lane/c", aTask("back"))
 		got := (<-answer).Assignments[0]
 		a.poll(func(p *protocol.Poll) {
 			p.Returned = []protocol.RunningAttempt{{TaskID: got.TaskID, Attempt: got.Attempt},
@@ -280,10 +280,10 @@ func TestReturnedAndUnknownAttempts(t *testing.T) {
 func TestStoppingAgentGetsNothingNew(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
-		running := a.give(task("t1"))
+		running := a.give(aTask("t1"))
 		a.poll(lists(running), func(p *protocol.Poll) { p.Stopping = true })
 		require.Zero(t, a.session().free)
-		b.queue("lane/c", task("t2")) // its poll was open already
+		b.queue("lane/c", aTask("t2")) // its poll was open already
 		b.pass(b.config.Park)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "t2/1", b.reported()[0].token)
@@ -309,7 +309,7 @@ func TestClosedRequestMakesTheSessionSuspect(t *testing.T) {
 func TestCommandsOfAnAnswerThatWasNotReadAreRepeated(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		b.pass(b.config.Timing.HeartbeatInterval) // no poll is held
 		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
 		cancel := protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1,
@@ -372,7 +372,7 @@ func TestPollsOfOtherSessions(t *testing.T) {
 func TestProgressAndCheckpointAreKept(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		progress := &api.Progress{Percent: 50, EstimatedDuration: api.Duration(time.Minute)}
 		large := json.RawMessage(`"` + string(make([]byte, api.MaxCheckpointBytes)) + `"`)
 		for _, checkpoint := range []json.RawMessage{json.RawMessage(`1`), large} {

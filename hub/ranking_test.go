@@ -61,7 +61,7 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 			s.kind = kindOf(&s.candidate, s.registration.Bundles)
 			h.slotsChangedLocked(s)
 		}
-		in := task(fmt.Sprintf("t%d", n), func(in *contract.RunTaskInput) {
+		in := aTask(fmt.Sprintf("t%d", n), func(in *contract.RunTaskInput) {
 			in.Spec.RequiredCapabilities = kinds[random.IntN(3)]
 			in.Spec.PreferredCapabilities = kinds[random.IntN(3)]
 			in.PreferAgent, in.TransferredFrom, in.Spec.Affinity = name(), name(), name()
@@ -97,7 +97,7 @@ func TestPlacementBeyondTheRank(t *testing.T) {
 	for i := range 49 {
 		h.sessions[fmt.Sprintf("agent-%05d", i)].candidate.MaxTasks = 0
 	}
-	a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: task("t")}
+	a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: aTask("t")}
 	require.True(t, l.placeLocked(a))
 	require.Equal(t, "agent-00049", a.session.agent)
 }
@@ -106,7 +106,7 @@ func BenchmarkPlacement(b *testing.B) {
 	for _, agents := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(agents), func(b *testing.B) {
 			h, l := crowd(b, agents, func(int, *protocol.Register) {})
-			in := task("t")
+			in := aTask("t")
 			for b.Loop() {
 				a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: in}
 				require.True(b, l.placeLocked(a))

@@ -67,7 +67,7 @@ func TestLaneIsPolledForWhatStillFits(t *testing.T) {
 		require.Zero(t, b.open(never), "no agent could ever run its tasks")
 		var running []protocol.Assignment
 		for _, id := range []string{"t1", "t2", "t3"} {
-			running = append(running, p.takes(lane, task(id, ask), running...))
+			running = append(running, p.takes(lane, aTask(id, ask), running...))
 		}
 		require.Equal(t, []api.DeviceShare{{Kind: "gpu", Memory: "8Gi"}}, running[2].Allocation.Devices)
 		require.Zero(t, b.open(lane), "the fourth waits in its lane")
@@ -84,7 +84,7 @@ func TestStuckHandlerKeepsItsDevice(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		lane, ask := b.asks(memory("24Gi"))
 		p := b.register("a", 4, offers("h", "24Gi"))
-		given := p.takes(lane, task("t1", ask))
+		given := p.takes(lane, aTask("t1", ask))
 		b.settle(&attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: p.claims.Instance}, "c",
 			&protocol.Result{Outcome: api.AttemptTimedOut, Stuck: true},
 			&contract.AttemptReport{Outcome: api.AttemptTimedOut})
@@ -100,7 +100,7 @@ func TestAnotherHubKeepsAllocations(t *testing.T) {
 		lane, ask := b.asks(api.Demand{Devices: memory("16Gi").Devices,
 			Ports: map[string]api.PortDemand{"http": {}}})
 		p := b.register("a", 4, offers("h", "24Gi"))
-		given := p.takes(lane, task("t1", ask))
+		given := p.takes(lane, aTask("t1", ask))
 		require.Equal(t, map[string]int{"http": 20000}, given.Allocation.Ports)
 
 		b.Hub.mu.Lock() // as after a restart
@@ -125,10 +125,10 @@ func TestPortsRestAfterAnAttempt(t *testing.T) {
 		static, askStatic := b.asks(api.Demand{Ports: map[string]api.PortDemand{"http": {Static: 80}}})
 		p := b.register("a", 4, offers("h"))
 		q := b.register("b", 4, offers("h")) // on the same host
-		first := p.takes(lane, task("t1", ask))
+		first := p.takes(lane, aTask("t1", ask))
 		require.Equal(t, 20000, first.Allocation.Ports["http"])
-		q.takes(static, task("t2", askStatic))
-		b.queue(static, task("t4", askStatic)) // a poll was open for the other agent
+		q.takes(static, aTask("t2", askStatic))
+		b.queue(static, aTask("t4", askStatic)) // a poll was open for the other agent
 		b.pass(3 * time.Second)
 		require.Equal(t, "too little is free of port 80 on 2 agents", b.reported()[0].Reason)
 		require.False(t, b.reported()[0].Unhandled)
@@ -138,14 +138,14 @@ func TestPortsRestAfterAnAttempt(t *testing.T) {
 		b.settled(q.claims, attemptKey{"t2", 1}, api.AttemptCompleted)
 		p.poll()
 		require.NotZero(t, b.open(static), "a static port does not rest")
-		second := p.takes(lane, task("t3", ask))
+		second := p.takes(lane, aTask("t3", ask))
 		require.Equal(t, 20001, second.Allocation.Ports["http"])
 		for range 15 {
 			b.pass(5 * time.Second)
 			p.poll(lists(second))
 			q.poll()
 		}
-		require.Equal(t, 20000, q.takes(lane, task("t5", ask)).Allocation.Ports["http"], "it has rested")
+		require.Equal(t, 20000, q.takes(lane, aTask("t5", ask)).Allocation.Ports["http"], "it has rested")
 	})
 }
 
@@ -154,7 +154,7 @@ func TestPortInUseGoesBackUncounted(t *testing.T) {
 		lane, ask := b.asks(api.Demand{Ports: map[string]api.PortDemand{"http": {}}})
 		p := b.register("a", 4, offers("h"))
 		answer := p.poll()
-		b.queue(lane, task("t1", ask))
+		b.queue(lane, aTask("t1", ask))
 		given := (<-answer).Assignments[0]
 		p.poll(func(poll *protocol.Poll) {
 			poll.Returned = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: given.Token, PortInUse: 20000}}
@@ -164,7 +164,7 @@ func TestPortInUseGoesBackUncounted(t *testing.T) {
 		require.Equal(t, api.AttemptReturned, back.Outcome)
 		require.Equal(t, "port_in_use: agent a cannot listen on port 20000", back.Reason)
 		require.False(t, back.Begun || back.NotReceived || back.Unhandled)
-		again := p.takes(lane, task("t1", ask, func(in *contract.RunTaskInput) { in.Attempt = 2 }))
+		again := p.takes(lane, aTask("t1", ask, func(in *contract.RunTaskInput) { in.Attempt = 2 }))
 		require.Equal(t, 20001, again.Allocation.Ports["http"])
 	})
 }
@@ -176,12 +176,12 @@ func TestWhatDoesNotFitKeepsNoSlot(t *testing.T) {
 			"64Gi": "no agent here has what it asks for: it lacks gpu memory 64Gi on 1 agent",
 		} {
 			answer := p.poll()
-			b.queue("lane/c/agent/a", task(id, func(in *contract.RunTaskInput) { in.Spec.Place = memory(id) }))
+			b.queue("lane/c/agent/a", aTask(id, func(in *contract.RunTaskInput) { in.Spec.Place = memory(id) }))
 			require.Len(t, b.reported(), 1)
 			require.Equal(t, wants, b.reported()[0].Reason)
 			require.True(t, b.reported()[0].Unhandled)
 			require.NotZero(t, b.open("lane/c/agent/a"), "it is not parked")
-			b.queue("lane/c", task("small"))
+			b.queue("lane/c", aTask("small"))
 			require.Len(t, (<-answer).Assignments, 1)
 		}
 	})
@@ -196,8 +196,8 @@ func TestPortsAreThoseOfAHostAtAnAddress(t *testing.T) {
 		b.moveLocked(b.sessions["b"], "192.0.2.7")
 		b.Hub.mu.Unlock()
 		answers := []<-chan answered{p.poll(), q.poll()}
-		b.queue(static, task("t1", ask))
-		b.queue(static, task("t2", ask))
+		b.queue(static, aTask("t1", ask))
+		b.queue(static, aTask("t2", ask))
 		for _, answer := range answers {
 			require.Len(t, (<-answer).Assignments, 1)
 		}
@@ -254,7 +254,7 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 			switch k := random.IntN(10); {
 			case k < 5:
 				l := lanes[random.IntN(len(lanes))]
-				in := task(fmt.Sprint("t", n))
+				in := aTask(fmt.Sprint("t", n))
 				in.Spec.Place = *l.need
 				a := &attempt{attemptKey: attemptKey{in.TaskID, 1}, lane: l.name, input: in}
 				if l.placeLocked(a) {
@@ -329,7 +329,7 @@ func BenchmarkManyFits(b *testing.B) {
 				}
 			}
 			h, lanes := crowdOfHosts(b, agents, demands...)
-			s, l, in := h.sessions["agent-00007"], h.lanes["lane/c"], task("t")
+			s, l, in := h.sessions["agent-00007"], h.lanes["lane/c"], aTask("t")
 			if len(lanes) > 0 {
 				l = lanes[0]
 				in.Spec.Place = *l.need

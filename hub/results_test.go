@@ -48,7 +48,7 @@ func TestEndsAreReportedWhateverAnAgentSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
-				a.poll(lists(a.give(task("t1"))))
+				a.poll(lists(a.give(aTask("t1"))))
 				b.temporal.mu.Lock()
 				b.temporal.respond = respond
 				b.temporal.mu.Unlock()
@@ -66,7 +66,7 @@ func TestEndsAreReportedWhateverAnAgentSays(t *testing.T) {
 func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		require.Zero(t, a.session().free)
 		require.NoError(t, a.report(given, api.AttemptCompleted,
 			func(in *resultInput) { in.Body.Output = json.RawMessage(`42`) }))
@@ -102,7 +102,7 @@ func TestAResultThatComesLateIsKeptForTheReview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
-				given := a.give(task("t1", func(in *contract.RunTaskInput) { in.Spec.RetrySafety = c.safety }))
+				given := a.give(aTask("t1", func(in *contract.RunTaskInput) { in.Spec.RetrySafety = c.safety }))
 				b.temporal.respond, b.temporal.decided = serviceerror.NewNotFound("over"), c.decided
 				err := a.report(given, c.outcome,
 					func(in *resultInput) { in.Body.Output, in.Body.Error = json.RawMessage(`42`), "broken" })
@@ -124,7 +124,7 @@ func TestAResultThatComesLateIsKeptForTheReview(t *testing.T) {
 func TestResultIsKeptWhileTemporalIsAway(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		b.temporal.respond = serviceerror.NewUnavailable("away")
 		requireCode(t, protocol.CodeUnavailable, a.report(given, api.AttemptCompleted))
 		require.NotNil(t, a.session().attempts[attemptKey{"t1", 1}], "the attempt is not over")
@@ -138,7 +138,7 @@ func TestResultIsKeptWhileTemporalIsAway(t *testing.T) {
 func TestResultOfAnySessionNeedsItsOwnToken(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		for name, change := range map[string]func(*resultInput){
 			"no bearer":       func(in *resultInput) { in.Authorization = in.Authorization[len("Bearer "):] },
 			"another agent":   func(in *resultInput) { in.ID = "b" },
@@ -161,14 +161,14 @@ func TestResultOfAnySessionNeedsItsOwnToken(t *testing.T) {
 func TestFailedAndCancelledResults(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)
-		failed := a.give(task("failed"))
+		failed := a.give(aTask("failed"))
 		require.NoError(t, a.report(failed, api.AttemptFailed,
 			func(in *resultInput) { in.Body.Error, in.Body.NonRetryable = "broken", true }))
-		asked := a.give(task("asked"))
+		asked := a.give(aTask("asked"))
 		b.cancelAttempt(a.session().attempts[attemptKey{"asked", 1}])
 		b.pass(0) // the held poll brings the command
 		require.NoError(t, a.report(asked, api.AttemptCancelled))
-		own := a.give(task("own"))
+		own := a.give(aTask("own"))
 		require.NoError(t, a.report(own, api.AttemptCancelled))
 		got := b.reported()
 		require.Len(t, got, 3)
@@ -186,7 +186,7 @@ func TestFailedAndCancelledResults(t *testing.T) {
 func TestGracefulStopIsNoLoss(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		a.poll(lists(given), func(p *protocol.Poll) { p.Stopping = true })
 		require.NoError(t, a.report(given, api.AttemptCancelled))
 		got := b.reported()
@@ -215,12 +215,12 @@ func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
 			defer b.temporal.mu.Unlock()
 			return b.temporal.beats["t1/1"]
 		}
-		first := a.give(task("t1"))
+		first := a.give(aTask("t1"))
 		b.pass(beatFirst + beatTick)
 		require.Equal(t, 1, beats(), "one soon, to show who runs it")
 		require.LessOrEqual(t, beatFirst+beatTick, 250*time.Millisecond)
 		other := b.register("b", 1)
-		quick := other.give(task("quick"))
+		quick := other.give(aTask("quick"))
 		b.pass(beatFirst - time.Millisecond)
 		b.settled(other.claims, attemptKey{"quick", 1}, api.AttemptCompleted)
 		b.pass(keepFirst)
@@ -254,7 +254,7 @@ func TestAResultBeyondItsLimitFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
-				given := a.give(task("t1", func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
+				given := a.give(aTask("t1", func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
 				require.NoError(t, a.report(given, api.AttemptCompleted,
 					func(in *resultInput) { in.Body.Output = json.RawMessage(`"123456789"`) }))
 				got := b.reported()[0]
@@ -275,7 +275,7 @@ func TestAResultBeyondItsLimitFails(t *testing.T) {
 func TestAFailureHasNoOutput(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		require.NoError(t, a.report(a.give(task("t1")), api.AttemptFailed, func(in *resultInput) {
+		require.NoError(t, a.report(a.give(aTask("t1")), api.AttemptFailed, func(in *resultInput) {
 			in.Body.Output = json.RawMessage(`"` + strings.Repeat("x", api.MaxPayloadBytes-2) + `"`)
 		}))
 		require.Equal(t, "failed", b.reported()[0].how)
@@ -318,7 +318,7 @@ func TestTheEndOfABundleIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1, knowsBundles)
-				given := a.give(task("a~.b1", bundleOf(numbers[:max(1, len(c.result.Elements))]...),
+				given := a.give(aTask("a~.b1", bundleOf(numbers[:max(1, len(c.result.Elements))]...),
 					func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
 				require.NoError(t, a.report(given, cmp.Or(c.result.Outcome, api.AttemptCompleted), func(in *resultInput) {
 					r := &in.Body

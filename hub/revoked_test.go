@@ -35,7 +35,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		other, _ := b.joinWith("b", access.Identity{Kind: api.IdentityJoin, ID: "first-join", Joins: true})
 		require.Equal(t, fleet.JoinToken{ID: someToken, MaxUses: 3}, b.temporal.joins[0].Joins[0].Token)
 		require.Zero(t, b.temporal.joins[1].Joins[0].Token, "what cannot be revoked is not counted")
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			EndedTokens: []string{someToken}}))

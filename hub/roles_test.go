@@ -141,8 +141,8 @@ func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
 		}
 		b.temporal.direct["c"] = lead(1, "a")
 		a := b.register("a", 2)
-		b.queue("lane/c", task("led"))
-		b.queue("lane/c/agent/a", task("its own"))
+		b.queue("lane/c", aTask("led"))
+		b.queue("lane/c/agent/a", aTask("its own"))
 		require.Len(t, a.session().outbox, 2)
 
 		require.NoError(t, b.direct(t.Context(), lead(2, "b")))
@@ -160,7 +160,7 @@ func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
 func TestFenceEndsOlderSessions(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a, other := b.register("a", 1), b.register("b", 1)
-		given := a.give(task("t1"))
+		given := a.give(aTask("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			Fences: []contract.Fence{{AgentID: "a", MinEpoch: 2}, {AgentID: "b", MinEpoch: 1}}}))
@@ -227,7 +227,7 @@ func TestHoldOfARoleHolder(t *testing.T) {
 func TestProofOfDeath(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		given := a.give(task("t1", safety(api.Fenced)))
+		given := a.give(aTask("t1", safety(api.Fenced)))
 		answer := a.poll(lists(given))
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			Deaths: fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "proof of death by ops: no power"}}}))
@@ -261,7 +261,7 @@ func TestAStoppingLeaderGivesItsRoleUp(t *testing.T) {
 					LeaderEpoch: 10, Standbys: []string{"b"}}
 				a := b.register("a", 2)
 				<-a.poll()
-				given := a.give(task("t", safety(tt.safety)))
+				given := a.give(aTask("t", safety(tt.safety)))
 				began := time.Now()
 				stopping := func(p *protocol.Poll) { p.Stopping = true }
 				require.Equal(t, api.RoleMember, (<-a.poll(lists(given), stopping)).Commands[0].Role)

@@ -543,8 +543,8 @@ func lists(assignments ...protocol.Assignment) func(*protocol.Poll) {
 	}
 }
 
-// task is a task for a lane's poll; its token is its id.
-func task(id string, change ...func(*contract.RunTaskInput)) contract.RunTaskInput {
+// aTask is a task for a lane's poll; its token is its id.
+func aTask(id string, change ...func(*contract.RunTaskInput)) contract.RunTaskInput {
 	in := contract.RunTaskInput{TaskID: id, Attempt: 1, Spec: api.TaskSpec{Type: "echo", Cluster: "c"}}
 	for _, c := range change {
 		c(&in)

@@ -23,7 +23,7 @@ func TestStrategyChoosesWhoHasWhatWasLost(t *testing.T) {
 				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActiveActive, Selection: strategy}
 				in := func(zone string) func(*protocol.Register) { return func(r *protocol.Register) { r.Zone = zone } }
 				a := b.register("a", 2, in("north"))
-				a.give(task("t1"))
+				a.give(aTask("t1"))
 				b.register("b", 2)
 				b.register("c", 2)
 				b.register("d", 2, in("north"))

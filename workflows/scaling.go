@@ -34,7 +34,7 @@ const (
 // Scaling starts or stops agents of a cluster, records the outcome, and reports it to the cluster. It stops a started
 // agent that does not come online in time. It drains agents before it stops them.
 func Scaling(ctx workflow.Context, in contract.ScalingInput) (api.ScalingRecord, error) {
-	s := &scaling{in: in, record: api.ScalingRecord{
+	s := &scalingFlow{in: in, record: api.ScalingRecord{
 		ID:        contract.ScalingID(in.Cluster, in.Number),
 		Cluster:   in.Cluster,
 		Change:    in.Decision.Change,
@@ -78,7 +78,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (api.ScalingRecord,
 }
 
 // announce publishes the action's beginning or end as an event of the cluster.
-func (s *scaling) announce(ctx workflow.Context) {
+func (s *scalingFlow) announce(ctx workflow.Context) {
 	reason := s.record.Reason
 	if s.record.Error != "" {
 		reason += ": " + s.record.Error
@@ -87,14 +87,14 @@ func (s *scaling) announce(ctx workflow.Context) {
 		ID: s.record.ID, Count: s.record.To, Outcome: string(s.record.Status), Reason: reason}})
 }
 
-// scaling is one run of a Scaling workflow.
-type scaling struct {
+// scalingFlow is one run of a Scaling workflow.
+type scalingFlow struct {
 	in     contract.ScalingInput
 	record api.ScalingRecord
 }
 
 // tellCluster reports the outcome to the cluster. Without that, the cluster gives the action up in time.
-func (s *scaling) tellCluster(ctx workflow.Context) {
+func (s *scalingFlow) tellCluster(ctx workflow.Context) {
 	result := fleet.ScalingResult{Number: s.in.Number}
 	if s.record.Status != api.ScalingSucceeded {
 		result.Failed = s.record.Error
@@ -106,7 +106,7 @@ func (s *scaling) tellCluster(ctx workflow.Context) {
 }
 
 // startAgents starts all at one spawner and waits until they are online.
-func (s *scaling) startAgents(ctx workflow.Context) {
+func (s *scalingFlow) startAgents(ctx workflow.Context) {
 	spawner, why := s.findSpawner(ctx)
 	if why != "" {
 		s.record.Error = why
@@ -124,7 +124,7 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 }
 
 // endStarts waits until the started agents are online, and gives up those that are not in time.
-func (s *scaling) endStarts(ctx workflow.Context) {
+func (s *scalingFlow) endStarts(ctx workflow.Context) {
 	s.awaitOnline(ctx)
 	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
 		if a.Status == api.ScaledStarted {
@@ -135,7 +135,7 @@ func (s *scaling) endStarts(ctx workflow.Context) {
 
 // restartAgents ends agents that have no work, and starts them anew under their ids, each at its own spawner. One that
 // does not come back is forgotten, so that another takes its place.
-func (s *scaling) restartAgents(ctx workflow.Context) {
+func (s *scalingFlow) restartAgents(ctx workflow.Context) {
 	ended := map[string]bool{}
 	s.each(ctx, func(ctx workflow.Context, a *api.ScaledAgent) {
 		if err := s.terminate(ctx, a, true); err != nil {
@@ -156,7 +156,7 @@ func (s *scaling) restartAgents(ctx workflow.Context) {
 }
 
 // findSpawner returns the named spawner, or one of the first platform that has one; else why there is none.
-func (s *scaling) findSpawner(ctx workflow.Context) (spawner contract.SpawnerInfo, why string) {
+func (s *scalingFlow) findSpawner(ctx workflow.Context) (spawner contract.SpawnerInfo, why string) {
 	name, platforms := s.in.Spawn.Spawner, s.in.Spawn.Platforms()
 	find := func(queue string) (contract.SpawnerInfo, error) {
 		return contract.FindSpawnerActivity.Execute(atSpawner(ctx, queue, spawnerAnswer, "find a spawner"),
@@ -185,7 +185,7 @@ func (s *scaling) findSpawner(ctx workflow.Context) (spawner contract.SpawnerInf
 }
 
 // start starts one agent. The outcome of a failed start is unknown, so start undoes it.
-func (s *scaling) start(ctx workflow.Context, a *api.ScaledAgent) {
+func (s *scalingFlow) start(ctx workflow.Context, a *api.ScaledAgent) {
 	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner),
 		spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
 		ID:           a.AgentID,
@@ -207,7 +207,7 @@ func (s *scaling) start(ctx workflow.Context, a *api.ScaledAgent) {
 }
 
 // awaitOnline waits until all started agents are online or the time is over.
-func (s *scaling) awaitOnline(ctx workflow.Context) {
+func (s *scalingFlow) awaitOnline(ctx workflow.Context) {
 	var started []string
 	for i := range s.record.Agents {
 		if s.record.Agents[i].Status == api.ScaledStarted {
@@ -235,7 +235,7 @@ func (s *scaling) awaitOnline(ctx workflow.Context) {
 }
 
 // giveUp stops a started agent at once.
-func (s *scaling) giveUp(ctx workflow.Context, a *api.ScaledAgent, why string) {
+func (s *scalingFlow) giveUp(ctx workflow.Context, a *api.ScaledAgent, why string) {
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	if err := s.terminate(own, a, false); err != nil {
@@ -244,14 +244,14 @@ func (s *scaling) giveUp(ctx workflow.Context, a *api.ScaledAgent, why string) {
 	s.end(own, a, api.ScaledFailed, why)
 }
 
-func (s *scaling) terminate(ctx workflow.Context, a *api.ScaledAgent, graceful bool) error {
+func (s *scalingFlow) terminate(ctx workflow.Context, a *api.ScaledAgent, graceful bool) error {
 	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner), terminateLimit,
 		"stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Cluster: s.in.Cluster, Graceful: graceful}).Get(ctx)
 	return err
 }
 
 // stopAgents drains the agents, stops their processes, and makes the cluster forget them.
-func (s *scaling) stopAgents(ctx workflow.Context) {
+func (s *scalingFlow) stopAgents(ctx workflow.Context) {
 	drained, err := s.drain(ctx)
 	if err != nil {
 		s.record.Error = "the agents were not drained: " + ReasonOf(err)
@@ -271,7 +271,7 @@ func (s *scaling) stopAgents(ctx workflow.Context) {
 	})
 }
 
-func (s *scaling) drain(ctx workflow.Context) (api.DrainRecord, error) {
+func (s *scalingFlow) drain(ctx workflow.Context) (api.DrainRecord, error) {
 	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, fleet.ScalingDrainName(s.in.Number)),
 		Cluster: s.in.Cluster,
 		Reason:  "scaling: " + s.in.Decision.Reason, Timeout: s.in.Spawn.DrainTimeout, MaxParallel: len(s.in.Stops)}
@@ -295,7 +295,7 @@ func (s *scaling) drain(ctx workflow.Context) (api.DrainRecord, error) {
 
 // stop ends a drained agent's process. The cluster forgets a lost agent even if its spawner does not answer; if the
 // process still lives, it joins as a new agent.
-func (s *scaling) stop(ctx workflow.Context, a *api.ScaledAgent) {
+func (s *scalingFlow) stop(ctx workflow.Context, a *api.ScaledAgent) {
 	a.Status = api.ScaledDrained
 	stopErr := s.terminate(ctx, a, true)
 	retireCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -320,7 +320,7 @@ func (s *scaling) stop(ctx workflow.Context, a *api.ScaledAgent) {
 }
 
 // retireTries is one where the process was not stopped: the cluster can forget such an agent only if it is gone.
-func (s *scaling) retireTries(stopErr error) int32 {
+func (s *scalingFlow) retireTries(stopErr error) int32 {
 	if stopErr != nil {
 		return 1
 	}
@@ -328,7 +328,7 @@ func (s *scaling) retireTries(stopErr error) int32 {
 }
 
 // each calls do concurrently for all agents.
-func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *api.ScaledAgent)) {
+func (s *scalingFlow) each(ctx workflow.Context, do func(ctx workflow.Context, a *api.ScaledAgent)) {
 	wait := workflow.NewWaitGroup(ctx)
 	for i := range s.record.Agents {
 		wait.Add(1)
@@ -342,7 +342,7 @@ func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *ap
 	wait.Wait(own)
 }
 
-func (s *scaling) end(ctx workflow.Context, a *api.ScaledAgent, status api.ScaledStatus, why string) {
+func (s *scalingFlow) end(ctx workflow.Context, a *api.ScaledAgent, status api.ScaledStatus, why string) {
 	at := workflow.Now(ctx)
 	a.Status, a.Error, a.CompletedAt = status, why, &at
 }

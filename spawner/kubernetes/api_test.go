@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cluster is an API of the tests: it keeps pods and secrets as Kubernetes does, and its kubelet does what a test says.
-type cluster struct {
+// apiServer is an API of the tests: it keeps pods and secrets as Kubernetes does, and its kubelet does what a test says.
+type apiServer struct {
 	mu       sync.Mutex
 	pods     map[string]*corev1.Pod
 	secrets  map[string]*corev1.Secret
@@ -38,9 +38,9 @@ type cluster struct {
 	url      string
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T) *apiServer {
 	t.Helper()
-	c := &cluster{pods: map[string]*corev1.Pod{}, secrets: map[string]*corev1.Secret{}, changed: make(chan struct{})}
+	c := &apiServer{pods: map[string]*corev1.Pod{}, secrets: map[string]*corev1.Secret{}, changed: make(chan struct{})}
 	server := httptest.NewServer(c)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -51,7 +51,7 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // kubeconfig is a file that names the cluster.
-func (c *cluster) kubeconfig(t *testing.T) string {
+func (c *apiServer) kubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -61,21 +61,21 @@ func (c *cluster) kubeconfig(t *testing.T) string {
 }
 
 // set changes a pod, as its node would.
-func (c *cluster) set(name string, change func(pod *corev1.Pod)) {
+func (c *apiServer) set(name string, change func(pod *corev1.Pod)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.change(c.pods[name], "MODIFIED", change)
 }
 
 // remove has the API forget a pod, as when its node has confirmed its end.
-func (c *cluster) remove(name string) {
+func (c *apiServer) remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.change(c.pods[name], "DELETED", func(*corev1.Pod) {})
 	delete(c.pods, name)
 }
 
-func (c *cluster) change(pod *corev1.Pod, what string, change func(pod *corev1.Pod)) {
+func (c *apiServer) change(pod *corev1.Pod, what string, change func(pod *corev1.Pod)) {
 	change(pod)
 	c.version++
 	pod.ResourceVersion = fmt.Sprint(c.version)
@@ -87,13 +87,13 @@ func (c *cluster) change(pod *corev1.Pod, what string, change func(pod *corev1.P
 }
 
 // asked reports whether a request was made.
-func (c *cluster) asked(request string) bool {
+func (c *apiServer) asked(request string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Contains(c.requests, request)
 }
 
-func (c *cluster) names() (pods, secrets []string) {
+func (c *apiServer) names() (pods, secrets []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name := range c.pods {
@@ -105,7 +105,7 @@ func (c *cluster) names() (pods, secrets []string) {
 	return pods, secrets
 }
 
-func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/agents/"), "/")
 	if r.URL.Query().Get("watch") != "" {
 		c.watch(w, r)
@@ -142,7 +142,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func (c *cluster) serveSecret(r *http.Request, parts []string) (any, *apierrors.StatusError) {
+func (c *apiServer) serveSecret(r *http.Request, parts []string) (any, *apierrors.StatusError) {
 	gr := schema.GroupResource{Resource: "secrets"}
 	if r.Method == http.MethodPost {
 		secret := &corev1.Secret{}
@@ -163,7 +163,7 @@ func (c *cluster) serveSecret(r *http.Request, parts []string) (any, *apierrors.
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}}, nil
 }
 
-func (c *cluster) servePod(r *http.Request, parts []string) (any, *apierrors.StatusError) {
+func (c *apiServer) servePod(r *http.Request, parts []string) (any, *apierrors.StatusError) {
 	gr := schema.GroupResource{Resource: "pods"}
 	kind := metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	if r.Method == http.MethodPost {
@@ -223,7 +223,7 @@ func (c *cluster) servePod(r *http.Request, parts []string) (any, *apierrors.Sta
 	return pod, nil
 }
 
-func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
+func (c *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	from := 0
 	_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &from)
 	w.Header().Set("Content-Type", "application/json")

@@ -24,7 +24,7 @@ import (
 )
 
 // spawnerOf is a spawner of pods in a cluster.
-func spawnerOf(t *testing.T, c *cluster, change func(o *Options)) *Kubernetes {
+func spawnerOf(t *testing.T, c *apiServer, change func(o *Options)) *Kubernetes {
 	t.Helper()
 	o := Options{Kubeconfig: c.kubeconfig(t), Options: spawner.Options{Name: "rack", Image: "agent:1",
 		HubURLs: []string{"http://hub:8080"}, StopGrace: 2 * time.Second,

@@ -51,7 +51,7 @@ func submitMany(t testing.TB, url string, n int, spec map[string]any) []string {
 	for i := range batch {
 		batch[i] = spec
 	}
-	var answer struct{ Tasks []task }
+	var answer struct{ Tasks []taskDone }
 	status, problem := call(t, http.MethodPost, url+"/api/v1/agents/tasks/batch", batch, &answer)
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
 	ids := make([]string, n)

@@ -55,7 +55,7 @@ func TestPayloadOfManyEscapesIsDelivered(t *testing.T) {
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{"size": size})
 	const length = api.MaxPayloadBytes - 100
-	var submitted task
+	var submitted taskDone
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks",
 		`{"type":"size","cluster":"`+cluster+`","payload":"`+strings.Repeat("<", length)+`"}`, &submitted)
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
@@ -84,7 +84,7 @@ func TestBatchRunsOnceEach(t *testing.T) {
 	for range 100 {
 		batch = append(batch, map[string]any{"type": "count", "cluster": cluster})
 	}
-	var answer struct{ Tasks []task }
+	var answer struct{ Tasks []taskDone }
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/batch", batch, &answer)
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
 	require.Len(t, answer.Tasks, 100)

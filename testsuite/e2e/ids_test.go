@@ -119,7 +119,7 @@ func TestTenantsHaveTheSameIDsKeysAndNames(t *testing.T) {
 			ids := map[string]string{}
 			for tenant, token := range map[string]string{"acme": n.acme, "beta": n.beta} {
 				payload := tenant + " by " + field
-				var done task
+				var done taskDone
 				status, p := n.ask(t, token, http.MethodPost, "/tasks", n.task(payload, map[string]any{field: value}),
 					&done)
 				require.Equal(t, http.StatusAccepted, status, "%+v", p)

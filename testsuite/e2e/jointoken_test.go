@@ -62,7 +62,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 		uses := tokens.Tokens[i].Uses // absent while the clusters do not answer
 		return uses != nil && *uses == 1
 	}, patience, 100*time.Millisecond)
-	var held task
+	var held taskDone
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster},
 		&held)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
@@ -103,7 +103,7 @@ func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 		JoinToken: token.Secret}, map[string]agent.Handler{
 		"hold": func(context.Context, *agent.Task) (any, error) { begun.Add(1); <-open; return "done", nil }})
 	s.online(t, id)
-	var held task
+	var held taskDone
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster},
 		&held)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)

@@ -153,7 +153,7 @@ func TestQueueViewAndWhy(t *testing.T) {
 		return getTask(t, b.node.URL, last,
 			"0s").Why == "all 4 slots of the only agent of cluster "+b.cluster+" are in use; up to about 4 tasks are ahead of it"
 	}, patience, 100*time.Millisecond, "the load is published every heartbeat")
-	var listed struct{ Tasks []task }
+	var listed struct{ Tasks []taskDone }
 	require.Eventually(t, func() bool {
 		call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks/queue?cluster="+b.cluster, nil, &listed)
 		return len(listed.Tasks) == 6
@@ -217,7 +217,7 @@ func TestTasksAreFoundByLabelAndTime(t *testing.T) {
 	}
 	find := func(query url.Values) (found []string) {
 		query.Set("cluster", b.cluster)
-		var page struct{ Tasks []task }
+		var page struct{ Tasks []taskDone }
 		status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks?"+query.Encode(), nil, &page)
 		require.Equal(t, http.StatusOK, status, "%v %+v", query, problem)
 		for _, task := range page.Tasks {

@@ -47,7 +47,7 @@ func (b *bench) held(t *testing.T, id string) map[string]api.Allocation {
 // blocked waits until a task's reason contains words, and checks that no attempt was made.
 func (b *bench) blocked(t *testing.T, id, words string) {
 	t.Helper()
-	var waiting task
+	var waiting taskDone
 	require.Eventually(t, func() bool {
 		waiting = getTask(t, b.node.URL, id, "0s")
 		return strings.Contains(waiting.Why, words)

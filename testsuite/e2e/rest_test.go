@@ -15,8 +15,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// task is what a test reads of GET /tasks/{id}.
-type task struct {
+// taskDone is what a test reads of GET /tasks/{id}.
+type taskDone struct {
 	ID       string          `json:"id"`
 	Status   api.TaskStatus  `json:"status"`
 	Why      string          `json:"why"`
@@ -82,25 +82,25 @@ func callOnce(t testing.TB, via *http.Client, token, method, url string, body, o
 
 func submit(t testing.TB, url string, spec map[string]any) string {
 	t.Helper()
-	var submitted task
+	var submitted taskDone
 	status, problem := call(t, http.MethodPost, url+"/api/v1/agents/tasks", spec, &submitted)
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
 	require.NotEmpty(t, submitted.ID)
 	return submitted.ID
 }
 
-func getTask(t testing.TB, url, id, wait string) task {
+func getTask(t testing.TB, url, id, wait string) taskDone {
 	t.Helper()
-	var got task
+	var got taskDone
 	status, problem := call(t, http.MethodGet, url+"/api/v1/agents/tasks/"+id+"?wait="+wait, nil, &got)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	return got
 }
 
 // waitTask waits until the task has the status.
-func waitTask(t testing.TB, url, id string, want api.TaskStatus) task {
+func waitTask(t testing.TB, url, id string, want api.TaskStatus) taskDone {
 	t.Helper()
-	var got task
+	var got taskDone
 	require.Eventually(t, func() bool {
 		got = getTask(t, url, id, "0s")
 		return got.Status == want

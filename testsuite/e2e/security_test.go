@@ -135,7 +135,7 @@ func TestTwoTenants(t *testing.T) {
 	beta := s.token(t, api.TokenRequest{Name: "beta", Role: api.RoleOperator, Tenant: "beta"}).Secret
 	ids := map[string]string{}
 	for _, token := range []string{acme, beta} {
-		var done task
+		var done taskDone
 		status, p := s.ask(t, token, http.MethodPost, "/tasks",
 			map[string]any{"type": "echo", "cluster": s.cluster, "payload": 7, "idempotency_key": "order-1"}, &done)
 		require.Equal(t, http.StatusAccepted, status, "%+v", p)
@@ -168,7 +168,7 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 	acme := s.token(t, api.TokenRequest{Name: "acme", Role: api.RoleOperator, Tenant: "acme"}).Secret
 	beta := s.token(t, api.TokenRequest{Name: "beta", Role: api.RoleOperator, Tenant: "beta"}).Secret
 	submit := func(token string) string {
-		var made task
+		var made taskDone
 		status, p := s.ask(t, token, http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster},
 			&made)
 		require.Equal(t, http.StatusAccepted, status, "%+v", p)
@@ -186,7 +186,7 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, []int{1, 1}, []int{bulk.Done, bulk.Failed}, "%+v", bulk)
 	require.Contains(t, bulk.Examples[0].Reason, "there is no task with this id")
-	var left task
+	var left taskDone
 	status, _ = s.ask(t, beta, http.MethodGet, "/tasks/"+theirs, nil, &left)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, api.TaskQueued, left.Status)
@@ -288,7 +288,7 @@ func TestOverTLS(t *testing.T) {
 		t.Cleanup(s.via.CloseIdleConnections)
 	}
 	use("ops")
-	var done task
+	var done taskDone
 	status, p := s.ask(t, "", http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster}, &done)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	status, _ = s.ask(t, "", http.MethodGet, "/tasks/"+done.ID+"?wait=20s", nil, &done)

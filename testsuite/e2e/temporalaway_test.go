@@ -91,7 +91,7 @@ func TestTemporalAway(t *testing.T) {
 	require.Equal(t, api.TaskCompleted, got.Status, got.Why)
 	require.Len(t, got.Attempts, 1)
 
-	var submitted task
+	var submitted taskDone
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks", key, &submitted)
 	require.Contains(t, []int{http.StatusOK, http.StatusAccepted}, status, "%+v", problem)
 	a = w.take(t)

@@ -68,7 +68,7 @@ func probed(t *testing.T, address, id string) bool {
 func TestAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-refused")
-	here, there := cluster(t, url, "refused-here"), cluster(t, url, "refused-there")
+	here, there := clusterNamed(t, url, "refused-here"), clusterNamed(t, url, "refused-there")
 	runAgent(t, url, here, "refused-1")
 	online(t, url, "refused-1")
 	fails(t, nil, 3, []string{"no such cluster", "unknown_cluster"}, "agent", "run", "--hub", url, "--cluster",
@@ -80,7 +80,7 @@ func TestAgentIsRefused(t *testing.T) {
 func TestSecondProcessFencesTheFirst(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-fence")
-	c := cluster(t, url, "fence")
+	c := clusterNamed(t, url, "fence")
 	first := runAgent(t, url, c, "fence-1")
 	require.Equal(t, first.pid(), online(t, url, "fence-1"))
 	second := runAgent(t, url, c, "fence-1")
@@ -132,7 +132,7 @@ func TestAStoppingLeaderIsReplacedAtOnce(t *testing.T) {
 func TestAgentFinishesItsWorkAtSIGTERM(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-term")
-	c := cluster(t, url, "term")
+	c := clusterNamed(t, url, "term")
 	agent := runAgent(t, url, c, "term-1")
 	online(t, url, "term-1")
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ func TestExamplesAgainstTheRealControlPlane(t *testing.T) {
 					t.Skipf("%s is not installed", program)
 				}
 			}
-			cluster(t, url, "examples-"+name)
+			clusterNamed(t, url, "examples-"+name)
 			p := launch(t, []string{"HUB=" + url, "CLUSTER=examples-" + name, "ID=examples-" + name,
 				"TMPDIR=" + t.TempDir()}, c.command[0], c.command[1:]...)
 			t.Cleanup(func() { _ = syscall.Kill(-p.pid(), syscall.SIGTERM); p.end(t) })

@@ -77,7 +77,7 @@ func TestKilledAgentLeavesNoProcessBehind(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	_, url := serve(t, "hub-family")
-	c := cluster(t, url, "family")
+	c := clusterNamed(t, url, "family")
 	one, two := runAgent(t, url, c, "family-1"), runAgent(t, url, c, "family-2")
 	online(t, url, "family-1")
 	online(t, url, "family-2")

@@ -81,7 +81,7 @@ func TestAMovedAttemptIsNotFailed(t *testing.T) {
 	for _, safety := range []api.RetrySafety{api.Idempotent, api.Fenced, api.AtMostOnce} {
 		t.Run(string(safety), func(t *testing.T) {
 			t.Parallel()
-			c := cluster(t, from, "moves-"+strings.ReplaceAll(string(safety), "_", "-"))
+			c := clusterNamed(t, from, "moves-"+strings.ReplaceAll(string(safety), "_", "-"))
 			a := &rawAgent{t: t, register: protocol.Register{AgentID: c + "-a", InstanceID: "instance-1", Cluster: c,
 				AgentProfile: api.AgentProfile{MaxTasks: 1, TaskTypes: []string{"move"}}}}
 			a.at(from)
@@ -123,7 +123,7 @@ func TestAMovedAttemptIsNotFailed(t *testing.T) {
 func TestALeaseHoldsThroughAChange(t *testing.T) {
 	t.Parallel()
 	_, at := serve(t, "hub-lease")
-	c := cluster(t, at, "lease")
+	c := clusterNamed(t, at, "lease")
 	hub, err := url.Parse(at)
 	require.NoError(t, err)
 	line := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(hub) }})

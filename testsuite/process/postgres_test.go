@@ -150,7 +150,7 @@ func TestInstallationOnPostgres(t *testing.T) {
 	_, urlB := part("--roles", "gateway")
 	hubA, hubURLA := part("--roles", "hub", "--hub-id", "pg-a")
 	_, hubURLB := part("--roles", "hub", "--hub-id", "pg-b")
-	c := cluster(t, urlA, "pg")
+	c := clusterNamed(t, urlA, "pg")
 	var agents []*program
 	for i := range 4 {
 		hubs := hubURLA + "," + hubURLB
@@ -233,7 +233,7 @@ func TestDatabaseFailover(t *testing.T) {
 	p := start(t, []string{"TEMPORAL_ADDRESS=" + temporal.Address(), tokenKey}, "serve", "--insecure", "--http",
 		"127.0.0.1:0", "--log-format", "json")
 	url := servedAt(t, p)
-	c := cluster(t, url, "replicated")
+	c := clusterNamed(t, url, "replicated")
 	for _, id := range []string{"replicated-0", "replicated-1"} {
 		runAgent(t, url, c, id, "--slots", "4")
 		online(t, url, id)

@@ -37,8 +37,8 @@ func servedAt(t testing.TB, p *program) string {
 	return ""
 }
 
-// cluster makes a cluster with the program.
-func cluster(t testing.TB, url, name string) string {
+// clusterNamed makes a cluster with the program.
+func clusterNamed(t testing.TB, url, name string) string {
 	t.Helper()
 	p := start(t, nil, "cluster", "create", name, "--server", url)
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
@@ -55,7 +55,7 @@ func runAgent(t testing.TB, url, cluster, id string, more ...string) *program {
 func TestServeRunsAFleet(t *testing.T) {
 	t.Parallel()
 	plane, url := serve(t, "hub-serve")
-	c := cluster(t, url, "serve")
+	c := clusterNamed(t, url, "serve")
 	agents := []*program{runAgent(t, url, c, "serve-1"), runAgent(t, url, c, "serve-2")}
 	for i, id := range []string{"serve-1", "serve-2"} {
 		require.Equal(t, agents[i].pid(), online(t, url, id))
@@ -84,7 +84,7 @@ func TestKilledControlPlaneComesBack(t *testing.T) {
 	args := []string{"serve", "--insecure", "--http", freeAddress(t), "--hub-id", "hub-back", "--log-format", "json"}
 	first := start(t, env, args...)
 	url := servedAt(t, first)
-	c := cluster(t, url, "back")
+	c := clusterNamed(t, url, "back")
 	runAgent(t, url, c, "back-1")
 	online(t, url, "back-1")
 	dir := t.TempDir()

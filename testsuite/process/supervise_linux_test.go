@@ -19,7 +19,7 @@ import (
 func TestSupervisedAgentThatIsKilled(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-supervised")
-	c := cluster(t, url, "supervised")
+	c := clusterNamed(t, url, "supervised")
 	supervisor := runAgent(t, url, c, "supervised-1", "--supervise", "--restart-after", "50ms")
 	var lost task
 	for round := range 10 {
@@ -62,7 +62,7 @@ func TestSupervisedAgentThatIsKilled(t *testing.T) {
 func TestSupervisorEndsAsItsAgent(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-supervisor")
-	c := cluster(t, url, "supervisor")
+	c := clusterNamed(t, url, "supervisor")
 	p := runAgent(t, url, c, "supervisor-1", "--supervise")
 	p.says(t, "Registered") // the supervisor has its session
 	require.NoError(t, syscall.Kill(online(t, url, "supervisor-1"), syscall.SIGKILL))
