@@ -53,10 +53,10 @@ StateSummary.entries StateVersion.epoch StateVersion.number
 
 // zeroOfDefinitions are those of job definitions.
 const zeroOfDefinitions = `
-Correct.attempts: none
-Definition.stop_grace: killed at once
-Definition.disconnect_grace: lost at once
-Disconnect.grace: its instances are replaced at once
+Corrections.attempts: none
+JobDefinition.stop_grace: killed at once
+JobDefinition.disconnect_grace: lost at once
+InstanceDisconnect.grace: its instances are replaced at once
 Instances.count: none
 RecoveryPolicy.attempts: none
 ServiceCheck.healthy_after: from the first check on
@@ -64,7 +64,7 @@ Step.stop_grace: killed at once
 Step.disconnect_grace: lost at once
 TaskSpec.stop_grace: killed at once
 TaskSpec.disconnect_grace: lost at once
-Update.canary: none
+JobUpdate.canary: none
 `
 
 func TestZeroOfARequestIsNeverTheDefault(t *testing.T) {
