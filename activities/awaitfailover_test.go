@@ -21,7 +21,7 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // failoverRun is one look at the workflow of a failover; a zero start: there is none.
@@ -93,9 +93,9 @@ func TestAwaitFailover(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeFailover{looks: c.looks, fakeFleet: fakeFleet{views: map[string]contract.ClusterView{"c": {
-					Cluster: fleet.Cluster{Members: []fleet.Member{{AgentID: "a", Epoch: 7, Status: api.AgentOnline, Hub: "h",
+					Cluster: cluster.Cluster{Members: []cluster.Member{{AgentID: "a", Epoch: 7, Status: api.AgentOnline, Hub: "h",
 						Failovers: 2,
-						Health:    &fleet.MemberHealth{Level: api.HealthFailed}},
+						Health:    &cluster.MemberHealth{Level: api.HealthFailed}},
 						{AgentID: "b", Status: api.AgentOnline, Hub: "h"}}}}}}}
 				a := &activities.Control{Client: f, Namespace: "default"}
 				var suite sdktestsuite.WorkflowTestSuite

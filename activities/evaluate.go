@@ -15,8 +15,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -123,7 +123,7 @@ type evaluation struct {
 	elements int
 
 	defaults *api.TaskDefaults // of the cluster, once a task was placed in it
-	types    fleet.LaneTypes   // of the cluster, likewise
+	types    cluster.LaneTypes // of the cluster, likewise
 }
 
 // readFacts makes what expressions see of the run as it stands.

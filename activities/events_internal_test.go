@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -42,7 +42,7 @@ func TestProblemsOfEventsAreShort(t *testing.T) {
 
 // placesIn are those of a cluster c.
 func placesIn(config api.ClusterConfig) *ClusterPlaces {
-	view := contract.ClusterView{Cluster: fleet.Cluster{Config: config}}
+	view := contract.ClusterView{Cluster: cluster.Cluster{Config: config}}
 	return &ClusterPlaces{views: views{of: map[string]*sharedView{"c": {view: view, began: time.Now().Add(time.Hour),
 		turn: make(chan struct{}, 1)}}}}
 }

@@ -17,7 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -79,8 +79,8 @@ func (f *fakeFleet) QueryWorkflowWithOptions(
 
 func TestFacts(t *testing.T) {
 	t.Parallel()
-	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: id + "-2", Status: api.AgentOnline,
+	member := func(id string) cluster.Member {
+		return cluster.Member{AgentID: id, Instance: id + "-2", Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 4}}
 	}
 	entry := func(cluster, agent, instance string, used int32) *workerpb.WorkerHeartbeat {
@@ -92,8 +92,8 @@ func TestFacts(t *testing.T) {
 			Plugins:  []*workerpb.PluginInfo{{Name: "other"}, contract.HealthPlugin(api.HealthDegraded, 0.85)},
 		}
 	}
-	view := func(name string, members ...fleet.Member) contract.ClusterView {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: name}, Members: members}}
+	view := func(name string, members ...cluster.Member) contract.ClusterView {
+		return contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: name}, Members: members}}
 	}
 	f := &fakeFleet{
 		names: []string{"z", "a", "deleted", "gone", "silent"},

@@ -17,7 +17,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -51,8 +53,8 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		return contract.Examined{}, err
 	}
 	found := contract.Examined{Silent: facts.Silent}
-	shortest, stuckAfter := time.Duration(0), fleet.MaxReduceFor
-	var due []*fleet.ClusterFacts
+	shortest, stuckAfter := time.Duration(0), cluster.MaxReduceFor
+	var due []*healing.ClusterFacts
 	for i := range facts.Clusters {
 		c := &facts.Clusters[i]
 		policy := c.Config.SelfHealing.WithDefaults()
@@ -62,7 +64,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		if interval := policy.CycleInterval.Std(); shortest == 0 || interval < shortest {
 			shortest = interval
 		}
-		if in.Every != 0 && !fleet.DueForHealing(policy.CycleInterval.Std(), in.Every.Std(), in.At) {
+		if in.Every != 0 && !healing.DueForHealing(policy.CycleInterval.Std(), in.Every.Std(), in.At) {
 			continue
 		}
 		stuckAfter = min(stuckAfter, policy.StuckAfter.Std())
@@ -79,7 +81,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		return found, err
 	}
 	for _, c := range due {
-		one, interesting := fleet.ExamineForHealing(c, facts.At)
+		one, interesting := healing.ExamineForHealing(c, facts.At)
 		one.Stuck = stuck[c.Config.Name]
 		if !interesting && len(one.Stuck) == 0 {
 			continue
@@ -107,7 +109,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 
 // complete adds to a case what Temporal knows of its cluster's work and of earlier actions. It reports whether
 // something is wrong: a cluster that was upset may be well.
-func (a *Control) complete(ctx context.Context, c *fleet.HealingCase, now time.Time) (wrong bool, err error) {
+func (a *Control) complete(ctx context.Context, c *healing.HealingCase, now time.Time) (wrong bool, err error) {
 	limit := lookLimit
 	if deadline, has := ctx.Deadline(); has {
 		limit = min(limit, time.Until(deadline)/2)
@@ -127,15 +129,15 @@ func (a *Control) complete(ctx context.Context, c *fleet.HealingCase, now time.T
 }
 
 // past are the newest actions and recorded skips of a cluster within a day.
-func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fleet.HealingPast, error) {
-	var past []fleet.HealingPast
+func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]healing.HealingPast, error) {
+	var past []healing.HealingPast
 	query := fmt.Sprintf("%s AND %s AND StartTime >= '%s'", contract.Equals("WorkflowType",
 		contract.HealingActionWorkflow),
 		contract.Equals(contract.AttrCluster.GetName(), cluster), now.Add(-24*time.Hour).UTC().Format(time.RFC3339))
 	err := a.each(ctx, query, pastActions, func(info *workflowpb.WorkflowExecutionInfo) {
 		var note contract.HealingNote
 		if contract.Decode(info.GetMemo().GetFields()[contract.MemoHealing], &note) {
-			past = append(past, fleet.HealingPast{Type: note.Type, TargetID: note.TargetID, Verdict: note.Verdict,
+			past = append(past, healing.HealingPast{Type: note.Type, TargetID: note.TargetID, Verdict: note.Verdict,
 				At:      note.At,
 				Running: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
 		}
@@ -144,7 +146,7 @@ func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fl
 }
 
 // suspects are the attempts of a cluster's open tasks that count as running and gave no sign of life for long.
-func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]api.Orphan, error) {
+func (a *Control) suspects(ctx context.Context, c *healing.HealingCase, now time.Time) ([]api.Orphan, error) {
 	least := max(c.Policy.Patience.Std(), suspectAge)
 	var mu sync.Mutex
 	var suspects []api.Orphan
@@ -272,7 +274,7 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 	if err != nil {
 		return err
 	}
-	if err := fleet.CheckHealing(&view.Cluster, in.AgentID, "", fleet.HealingCheck{Type: api.HealFailover,
+	if err := healing.CheckHealing(&view.Cluster, in.AgentID, "", healing.HealingCheck{Type: api.HealFailover,
 		Epoch: in.Epoch}); err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, nil)
 	}
@@ -314,8 +316,8 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 }
 
 // AskScale has a cluster look at the number of its agents, and act if it is not what is wanted.
-func (a *Control) AskScale(ctx context.Context, cluster string) (fleet.ScalingDecision, error) {
-	return askCluster(ctx, a.Client, cluster, contract.ScaleUpdate, contract.ScaleRequest{})
+func (a *Control) AskScale(ctx context.Context, clusterName string) (cluster.ScalingDecision, error) {
+	return askCluster(ctx, a.Client, clusterName, contract.ScaleUpdate, contract.ScaleRequest{})
 }
 
 // oldTasks bounds the old open tasks that one cycle looks at.
@@ -324,8 +326,8 @@ const oldTasks = 1000
 // stuck finds what waits for a person, and lanes that move nothing, by cluster. While no run waits for a person and no
 // open task is old, it costs one list and one count.
 func (a *Control) stuck(
-	ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time,
-) (map[string][]fleet.Stuck, error) {
+	ctx context.Context, clusters []*healing.ClusterFacts, after time.Duration, now time.Time,
+) (map[string][]healing.Stuck, error) {
 	old := fmt.Sprintf("%s AND %s AND StartTime < '%s'", contract.Equals("WorkflowType", contract.TaskWorkflow),
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), now.Add(-after).UTC().Format(time.RFC3339))
 	count, err := a.store().Count(ctx, old)
@@ -342,7 +344,7 @@ func (a *Control) stuck(
 			return nil, err
 		}
 	}
-	found := map[string][]fleet.Stuck{}
+	found := map[string][]healing.Stuck{}
 	for _, c := range clusters {
 		w := waiting[c.Config.Name]
 		if w == nil {
@@ -355,7 +357,7 @@ func (a *Control) stuck(
 				what = fmt.Sprintf("%s and %s wait", api.Count(w.reviews-w.runs, "task"), api.Count(w.runs, "run"))
 			}
 			found[c.Config.Name] = append(found[c.Config.Name],
-				fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
+				healing.Stuck{What: healing.StuckReviews, Count: w.reviews, Since: w.firstReview,
 					Reason: fmt.Sprintf("%s for a person's decision, the first since %s", what,
 						w.firstReview.UTC().Format(time.RFC3339))})
 		}
@@ -413,23 +415,23 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 }
 
 // lanesOfCluster are the lanes in which old tasks may wait and that nobody has paused.
-func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
+func lanesOfCluster(c *cluster.Cluster, pinned map[string]bool) []string {
 	whole, paused := c.Pauses.Lanes()
 	if whole {
 		return nil
 	}
-	lanes := []string{fleet.DefaultLane}
+	lanes := []string{task.DefaultLane}
 	for _, set := range c.CapabilitySets {
-		lanes = append(lanes, fleet.CapabilityLane(set))
+		lanes = append(lanes, task.CapabilityLane(set))
 	}
 	for i := range c.Fits {
 		lanes = append(lanes, c.Fits[i].Lane)
 	}
 	for shard := range c.Shards {
-		lanes = append(lanes, fleet.ShardLane(shard))
+		lanes = append(lanes, task.ShardLane(shard))
 	}
 	for _, agent := range slices.Sorted(maps.Keys(pinned)) {
-		lanes = append(lanes, fleet.AgentLane(agent))
+		lanes = append(lanes, task.AgentLane(agent))
 	}
 	held := map[string]bool{}
 	for _, lane := range paused {
@@ -452,14 +454,14 @@ func waitingTasksText(n int64) string {
 // stuckLane reports whether tasks wait in a lane for long and nothing takes them.
 func (a *Control) stuckLane(
 	ctx context.Context, cluster, lane string, after time.Duration, now time.Time,
-) (fleet.Stuck, bool) {
+) (healing.Stuck, bool) {
 	read, err := a.store().LaneStats(ctx, contract.LaneQueue(cluster, lane))
 	stats := read.Total
 	age := stats.GetApproximateBacklogAge().AsDuration()
 	if err != nil || stats.GetApproximateBacklogCount() == 0 || age < after || stats.GetTasksDispatchRate() > 0 {
-		return fleet.Stuck{}, false
+		return healing.Stuck{}, false
 	}
-	return fleet.Stuck{What: fleet.StuckLane + lane, Count: stats.GetApproximateBacklogCount(),
+	return healing.Stuck{What: healing.StuckLane + lane, Count: stats.GetApproximateBacklogCount(),
 		Since: now.Add(-age).UTC(),
 		Reason: fmt.Sprintf("about %s in lane %s, the first for %s, and no agent takes any",
 			waitingTasksText(stats.GetApproximateBacklogCount()), lane, age.Round(time.Second))}, true

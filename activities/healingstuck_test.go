@@ -23,7 +23,8 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -160,7 +161,7 @@ func TestStuck(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		set    func(*testing.T, *fakeQueues)
-		view   fleet.Cluster
+		view   cluster.Cluster
 		want   []string // cluster, what, count, minutes
 		looked []string
 		listed int
@@ -213,15 +214,15 @@ func TestStuck(t *testing.T) {
 				"lane/c/agent/a-1"} {
 				f.lanes[queue] = lane{waiting: 1, age: half}
 			}
-		}, view: fleet.Cluster{CapabilityLanes: fleet.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}}, Shards: make([]fleet.ShardOwner, 2),
-			Pauses: []fleet.Pause{{Lane: "shard/0"}}},
+		}, view: cluster.Cluster{CapabilityLanes: cluster.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}}, Shards: make([]cluster.ShardOwner, 2),
+			Pauses: []cluster.Pause{{Lane: "shard/0"}}},
 			want: []string{"c lane:default 1 30", "c lane:cap/gpu 1 30", "c lane:shard/1 1 30",
 				"c lane:agent/a-1 1 30"},
 			looked: []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/1", "lane/c/agent/a-1"}, listed: 1},
 		"everything is paused": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, oldTask(t, "c", "", "", half))
 			f.lanes["lane/c"] = lane{waiting: 3, age: half}
-		}, view: fleet.Cluster{Pauses: []fleet.Pause{{}}}, listed: 1},
+		}, view: cluster.Cluster{Pauses: []cluster.Pause{{}}}, listed: 1},
 		"each cluster by its own patience, and not those that are off": {set: func(t *testing.T, f *fakeQueues) {
 			for _, cluster := range []string{"c", "off", "patient"} {
 				f.old = append(f.old, oldTask(t, cluster, api.TaskReview, "", half),
@@ -275,8 +276,8 @@ func TestOrphanOfAStepOrBundle(t *testing.T) {
 		t.Run(task, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			upset := fleet.Cluster{}
-			upset.HubStarts = fleet.HubStarts{{Since: began.Add(-time.Minute)}}
+			upset := cluster.Cluster{}
+			upset.HubStarts = cluster.HubStarts{{Since: began.Add(-time.Minute)}}
 			f := stuckFleet(upset)
 			report, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Hub: "h1", AgentID: "a"})
 			require.NoError(t, err)
@@ -294,7 +295,7 @@ func TestOrphanOfAStepOrBundle(t *testing.T) {
 				}}}
 			held, err := store.Store{Client: f, Namespace: "default"}.Tasks().HeldAt(t.Context(), "c", "h1")
 			require.NoError(t, err)
-			require.Equal(t, map[string][]fleet.HeldAttempt{"a": {{TaskID: task, Attempt: 2}}}, held.Attempts())
+			require.Equal(t, map[string][]cluster.HeldAttempt{"a": {{TaskID: task, Attempt: 2}}}, held.Attempts())
 			control := &activities.Control{Client: f, Namespace: "default"}
 			found, err := control.ExamineFleet(t.Context(), contract.ExamineInput{At: began})
 			require.NoError(t, err)
@@ -311,11 +312,11 @@ func TestOrphanOfAStepOrBundle(t *testing.T) {
 }
 
 func clusterView(name string, policy api.HealingPolicy) contract.ClusterView {
-	return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: name, SelfHealing: policy}}}
+	return contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: name, SelfHealing: policy}}}
 }
 
 // stuckFleet is a fleet with one cluster, in which nothing is wrong.
-func stuckFleet(c fleet.Cluster) *fakeQueues {
+func stuckFleet(c cluster.Cluster) *fakeQueues {
 	c.Config.Name = "c"
 	return &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"},
 		views: map[string]contract.ClusterView{"c": {Cluster: c}}}, lanes: map[string]lane{}}
@@ -324,10 +325,10 @@ func stuckFleet(c fleet.Cluster) *fakeQueues {
 // illFleet is a fleet with one cluster, of ill agents with long notes and so many actions before.
 func illFleet(t *testing.T, agents, before int) *fakeQueues {
 	t.Helper()
-	var c fleet.Cluster
+	var c cluster.Cluster
 	for i := range agents {
-		c.Members = append(c.Members, fleet.Member{AgentID: fmt.Sprintf("agent-%04d", i), Hub: "h-1", Status: api.AgentOnline,
-			Health: &fleet.MemberHealth{Level: api.HealthFailed, Why: strings.Repeat("\x01", 256)}})
+		c.Members = append(c.Members, cluster.Member{AgentID: fmt.Sprintf("agent-%04d", i), Hub: "h-1", Status: api.AgentOnline,
+			Health: &cluster.MemberHealth{Level: api.HealthFailed, Why: strings.Repeat("\x01", 256)}})
 	}
 	f := stuckFleet(c)
 	for i := range before {
@@ -353,9 +354,9 @@ func TestMoreIllAgentsThanEarlierActions(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found.Cases, 1)
 		require.Len(t, found.Cases[0].Past, min(tc.before, 500))
-		decisions := fleet.DecideHealing(&found.Cases[0], time.Now())
+		decisions := healing.DecideHealing(&found.Cases[0], time.Now())
 		require.Len(t, decisions, 1000)
-		require.Equal(t, tc.recorded, fleet.Recorded(decisions), "%+v", tc)
+		require.Equal(t, tc.recorded, healing.Recorded(decisions), "%+v", tc)
 	}
 }
 
@@ -389,9 +390,9 @@ func TestWhatManyIllAgentsSayIsShortened(t *testing.T) {
 // Of very many lanes that move nothing the same ones are reported each time, as each that is new gets a record.
 func TestStuckLanesAreBounded(t *testing.T) {
 	t.Parallel()
-	var first []fleet.Stuck
+	var first []healing.Stuck
 	for range 3 {
-		f := stuckFleet(fleet.Cluster{})
+		f := stuckFleet(cluster.Cluster{})
 		for i := range 300 {
 			agent := fmt.Sprintf("a-%03d", i)
 			f.old = append(f.old, oldTask(t, "c", "", agent, time.Hour))
@@ -415,7 +416,7 @@ func TestStuckIsNotKnown(t *testing.T) {
 		"count the old tasks":    func(f *fakeQueues) { f.countErr = errors.New("away") },
 		"look for what is wrong": func(f *fakeQueues) { f.listErr = errors.New("away") },
 	} {
-		f := stuckFleet(fleet.Cluster{})
+		f := stuckFleet(cluster.Cluster{})
 		f.old = append(f.old, oldTask(t, "c", api.TaskReview, "", time.Hour))
 		set(f)
 		_, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(),

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 // NewHubsLost makes and registers the counter of lost hubs.
@@ -72,7 +72,7 @@ func NewHealingMetrics(r prometheus.Registerer) *HealingMetrics {
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}}),
 	}
 	r.MustRegister(m.actions, m.duration)
-	for _, kind := range fleet.HealingTypes() { // else the first failure would be no increase
+	for _, kind := range healing.HealingTypes() { // else the first failure would be no increase
 		m.actions.WithLabelValues(string(kind), string(api.HealingFailed))
 	}
 	return m

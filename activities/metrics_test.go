@@ -18,7 +18,7 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // stella_agent_healing_actions_total counts what has ended, stella_agent_healing_cycle_duration_seconds each look.
@@ -31,7 +31,7 @@ func TestHealingMetricsMove(t *testing.T) {
 			Status: api.HealingSucceeded}))
 	}
 	f := &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"}, views: map[string]contract.ClusterView{
-		"c": {Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}}}}}
+		"c": {Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c"}}}}}}
 	control := activities.Control{Client: f, Namespace: "default", Cycles: metrics}
 	_, err := control.ExamineFleet(t.Context(), contract.ExamineInput{})
 	require.NoError(t, err)

@@ -11,7 +11,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -46,7 +48,7 @@ func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error
 			fail(name, err.Error())
 		case decision.Change != api.ScaleNone:
 			if result.Acted == nil {
-				result.Acted = map[string]fleet.ScalingDecision{}
+				result.Acted = map[string]cluster.ScalingDecision{}
 			}
 			result.Acted[name] = decision
 		}
@@ -56,42 +58,42 @@ func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error
 
 // sweepOne decides for one cluster, and has the cluster decide too where something is to be done: it alone knows what
 // is under way.
-func (a *Control) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, error) {
-	decision, facts, err := a.decide(ctx, cluster)
+func (a *Control) sweepOne(ctx context.Context, c *healing.ClusterFacts) (cluster.ScalingDecision, error) {
+	decision, facts, err := a.decide(ctx, c)
 	if err != nil || decision.Change == api.ScaleNone {
 		return decision, err
 	}
-	id := contract.ClusterWorkflowID(cluster.Config.Name)
+	id := contract.ClusterWorkflowID(c.Config.Name)
 	decision, err = contract.ScaleUpdate.Send(ctx, a.Client, id, contract.ScaleRequest{Facts: &facts})
 	if err != nil {
-		return decision, fmt.Errorf("scale cluster %s: %w", cluster.Config.Name, err)
+		return decision, fmt.Errorf("scale cluster %s: %w", c.Config.Name, err)
 	}
 	return decision, nil
 }
 
 func (a *Control) decide(
-	ctx context.Context, cluster *fleet.ClusterFacts,
-) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
-	facts := fleet.ScalingFacts{}
-	for agent, live := range cluster.Live {
-		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: agent, Running: live.Running,
+	ctx context.Context, c *healing.ClusterFacts,
+) (cluster.ScalingDecision, scaling.ScalingFacts, error) {
+	facts := scaling.ScalingFacts{}
+	for agent, live := range c.Live {
+		facts.Agents = append(facts.Agents, scaling.AgentActivity{AgentID: agent, Running: live.Running,
 			IdleSince: live.WorkedAt, CPUPercent: live.CPUPercent})
 	}
-	slices.SortFunc(facts.Agents, func(x, y fleet.AgentActivity) int { return x.IdleSince.Compare(y.IdleSince) })
+	slices.SortFunc(facts.Agents, func(x, y scaling.AgentActivity) int { return x.IdleSince.Compare(y.IdleSince) })
 	now := time.Now()
-	decision, err := a.clusters().CompleteScaling(ctx, &cluster.Cluster, &facts,
-		func() fleet.ScalingDecision { return fleet.DecideScaling(&cluster.Cluster, &facts, now) })
+	decision, err := a.clusters().CompleteScaling(ctx, &c.Cluster, &facts,
+		func() cluster.ScalingDecision { return scaling.DecideScaling(&c.Cluster, &facts, now) })
 	return decision, facts, err
 }
 
 // ReadScaling reads what changes every second of one cluster.
-func (a *Control) ReadScaling(ctx context.Context, cluster string) (fleet.ScalingFacts, error) {
+func (a *Control) ReadScaling(ctx context.Context, cluster string) (scaling.ScalingFacts, error) {
 	read, err := a.clusters().Facts(ctx, cluster)
 	if err != nil {
-		return fleet.ScalingFacts{}, err
+		return scaling.ScalingFacts{}, err
 	}
 	if len(read.Clusters) != 1 {
-		return fleet.ScalingFacts{}, fmt.Errorf("cluster %s did not answer", cluster)
+		return scaling.ScalingFacts{}, fmt.Errorf("cluster %s did not answer", cluster)
 	}
 	_, found, err := a.decide(ctx, &read.Clusters[0])
 	return found, err

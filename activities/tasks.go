@@ -15,7 +15,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -74,10 +75,10 @@ func (a *Control) openPlace(
 	if !place.Opens() {
 		return place, nil
 	}
-	for _, needs := range fleet.LaneNeedsOf(&spec, place.OwnType()) {
+	for _, needs := range task.LaneNeedsOf(&spec, place.OwnType()) {
 		if err := a.clusters().OpenLane(ctx, view, needs, spec.Tenant); err != nil {
 			if place.OwnType() && store.KindOf(err) == store.Refused {
-				view.TypeLanes = fleet.TypeLanes{} // there is no lane more for a type
+				view.TypeLanes = cluster.TypeLanes{} // there is no lane more for a type
 				return a.openPlace(ctx, view, spec, id)
 			}
 			return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)

@@ -17,7 +17,8 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -72,7 +73,7 @@ func TestPlaceTask(t *testing.T) {
 		"an agent's": {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"},
 			contract.TaskPlace{Lane: "lane/c/agent/a-1", Sharded: true}, 0},
 		"a shard's": {sharded, contract.PlaceTaskInput{ShardKey: "k"},
-			contract.TaskPlace{Lane: contract.LaneQueue("c", fleet.ShardLane(fleet.ShardOf("k", 8))), Sharded: true}, 0},
+			contract.TaskPlace{Lane: contract.LaneQueue("c", task.ShardLane(task.ShardOf("k", 8))), Sharded: true}, 0},
 		"capabilities, open": {api.ClusterConfig{Name: "c"},
 			contract.PlaceTaskInput{RequiredCapabilities: []string{"ssd", "gpu"}},
 			contract.TaskPlace{Lane: "lane/c/cap/gpu+ssd"}, 0},
@@ -81,7 +82,7 @@ func TestPlaceTask(t *testing.T) {
 			contract.TaskPlace{Lane: "lane/c/cap/tape"}, 1},
 		"shards, no capabilities": {sharded, contract.PlaceTaskInput{ShardKey: "k",
 			RequiredCapabilities: []string{"tape"}},
-			contract.TaskPlace{Lane: contract.LaneQueue("c", fleet.ShardLane(fleet.ShardOf("k", 8))),
+			contract.TaskPlace{Lane: contract.LaneQueue("c", task.ShardLane(task.ShardOf("k", 8))),
 				Sharded: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestPlaceTask(t *testing.T) {
 func TestWorkForAgentsThatThereAreNotIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &fakeCluster{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
-	f.view.Members = []fleet.Member{{AgentID: "here"}}
+	f.view.Members = []cluster.Member{{AgentID: "here"}}
 	control := &activities.Control{Client: f}
 	places := activities.ClusterPlaces{Control: control}
 	place := func(tenant, agent string, at time.Time) string {

@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -132,7 +132,7 @@ func isArray(workflowID string) bool {
 
 // lookAtTask tells where a task is now. It has moved when an agent has begun another attempt, when it has ended, or
 // when it waits for a person.
-func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (api.Transfer, bool, error) {
+func (w *watch) lookAtTask(ctx context.Context, held cluster.HeldAttempt) (api.Transfer, bool, error) {
 	t := api.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
 	task, err := w.tasks().Describe(ctx, held.TaskID)
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // movingTask is a Temporal with one open task, which moves after a time.
@@ -89,7 +89,7 @@ func TestAwaitTransfers(t *testing.T) {
 				env := suite.NewTestActivityEnvironment()
 				env.RegisterActivity(a.AwaitTransfers)
 				value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{FailedAgent: "a",
-					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: c.held}}, Timeout: api.Duration(time.Minute)})
+					Attempts: []cluster.HeldAttempt{{TaskID: "t", Attempt: c.held}}, Timeout: api.Duration(time.Minute)})
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(began), c.takes)
 				var result contract.AwaitTransfersResult
@@ -127,7 +127,7 @@ func TestAwaitTransfersOfHeldWork(t *testing.T) {
 				env.RegisterActivity(a.AwaitTransfers)
 				value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{FailedAgent: "a",
 					Timeout:  api.Duration(time.Minute),
-					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: 1, AwaitedUntil: began.Add(c.grace)}}})
+					Attempts: []cluster.HeldAttempt{{TaskID: "t", Attempt: 1, AwaitedUntil: began.Add(c.grace)}}})
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(began), c.takes)
 				require.Greater(t, time.Since(began), min(c.grace, 50*time.Second))
@@ -155,7 +155,7 @@ func (f *rolesOf) QueryWorkflowWithOptions(
 	f.looks.Add(1)
 	<-time.After(300 * time.Millisecond)
 	view := f.view
-	view.Shards = fleet.Shards{{}}
+	view.Shards = cluster.Shards{{}}
 	if !f.owned.IsZero() && time.Now().After(f.owned) {
 		view.Shards[0].Owner = "b"
 	}
@@ -182,12 +182,12 @@ func TestWatchesOfAClusterShareTheirLooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				began, cluster := time.Now(), &rolesOf{}
-				cluster.view.Members = []fleet.Member{{AgentID: "b", Status: c.status}}
+				began, state := time.Now(), &rolesOf{}
+				state.view.Members = []cluster.Member{{AgentID: "b", Status: c.status}}
 				if c.owned > 0 {
-					cluster.owned = began.Add(c.owned)
+					state.owned = began.Add(c.owned)
 				}
-				a := &activities.Control{Client: cluster}
+				a := &activities.Control{Client: state}
 				var watches sync.WaitGroup
 				for range 50 {
 					watches.Go(func() {
@@ -206,7 +206,7 @@ func TestWatchesOfAClusterShareTheirLooks(t *testing.T) {
 					})
 				}
 				watches.Wait()
-				assert.LessOrEqual(t, cluster.looks.Load(), c.looks)
+				assert.LessOrEqual(t, state.looks.Load(), c.looks)
 			})
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // Bounds of how much of an array is under way at a time.
@@ -98,9 +98,9 @@ func (d *Definition) Validate() error {
 		return errors.New("give items, or count with payload, not both")
 	case d.Total() < 1 || d.Total() > api.MaxElements:
 		return fmt.Errorf("an array has 1 to %d elements", api.MaxElements)
-	case len(d.Items) > 0 && d.Bytes() > fleet.MaxItemsBytes:
+	case len(d.Items) > 0 && d.Bytes() > task.MaxItemsBytes:
 		return fmt.Errorf("%w: the items have more than %d bytes together: use several arrays", api.ErrTooLarge,
-			fleet.MaxItemsBytes)
+			task.MaxItemsBytes)
 	case len(d.Spec.Payload) > bundleBytes:
 		return fmt.Errorf("%w: the payload of an array's elements has more than %d bytes", api.ErrTooLarge, bundleBytes)
 	case d.Parallel < 0 || d.Parallel > MaxParallel:

@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -41,7 +41,7 @@ func TestDefinitionIsValidated(t *testing.T) {
 		{"items", func(d *array.Definition) { d.Count, d.Items = 0, []json.RawMessage{[]byte("1")} }, true},
 		{"items and count", func(d *array.Definition) { d.Items = []json.RawMessage{[]byte("1")} }, false},
 		{"items too large together", func(d *array.Definition) {
-			d.Count, d.Items = 0, []json.RawMessage{make([]byte, fleet.MaxItemsBytes), []byte("1")}
+			d.Count, d.Items = 0, []json.RawMessage{make([]byte, task.MaxItemsBytes), []byte("1")}
 		}, false},
 		{"payload too large", func(d *array.Definition) { d.Spec.Payload = make([]byte, 257<<10) }, false},
 		{"too parallel", func(d *array.Definition) { d.Parallel = array.MaxParallel + 1 }, false},
@@ -73,7 +73,7 @@ func TestIDsOfElements(t *testing.T) {
 
 // completed are results that complete elements.
 func completed(elements []int, ms int64) array.End {
-	end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptCompleted}}
+	end := array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptCompleted}}
 	for _, n := range elements {
 		end.Results = append(end.Results, api.ElementResult{Number: n, Outcome: api.AttemptCompleted,
 			Milliseconds: ms})
@@ -81,7 +81,7 @@ func completed(elements []int, ms int64) array.End {
 	return end
 }
 
-var lost = array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptLost, Begun: true, Reason: "gone"}}
+var lost = array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptLost, Begun: true, Reason: "gone"}}
 
 func TestBundlesHaveTheSizeOfASecond(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestAnAgentThatKnowsNoBundlesGetsElementsOneByOne(t *testing.T) {
 	d := define(nil)
 	s := array.New(d.Total())
 	b, _ := s.Begin(d, start)
-	s.Take(d, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: true}},
+	s.Take(d, "a", b.Number, array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: true}},
 		start)
 	next, ok := s.Begin(d, start)
 	if !ok || !next.Single() {
@@ -215,7 +215,7 @@ func TestDeliveriesThatNoAgentTakesAreSpaced(t *testing.T) {
 		if !ok {
 			break
 		}
-		s.Take(d, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned}}, now)
+		s.Take(d, "a", b.Number, array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptReturned}}, now)
 	}
 	if at := s.Wake(d, now); !at.After(now) {
 		t.Errorf("six deliveries were returned at once, and the next may begin at %v", at)
@@ -226,7 +226,7 @@ func TestElementsThatNoAgentTakesExpire(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]array.End{
 		"in the lane": {Expired: true},
-		"returned":    {AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: true}},
+		"returned":    {AttemptEnd: task.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: true}},
 	} {
 		d := define(nil)
 		s := array.New(d.Total())
@@ -442,13 +442,13 @@ func randomEnd(random *rand.Rand, b array.Bundle) array.End {
 	case 0:
 		return lost
 	case 1:
-		return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: random.IntN(2) == 0,
+		return array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptReturned, Unhandled: random.IntN(2) == 0,
 			NotReceived: random.IntN(4) == 0}}
 	case 2:
-		return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptMoved, Begun: true, Planned: true}}
+		return array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptMoved, Begun: true, Planned: true}}
 	case 3:
 		if b.Single() {
-			return array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptFailed, Begun: true, Reason: "failed"}}
+			return array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptFailed, Begun: true, Reason: "failed"}}
 		}
 	}
 	end := completed(b.Elements, int64(random.IntN(300)))

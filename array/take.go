@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // End is how a bundle ended.
 type End struct {
-	fleet.AttemptEnd
+	task.AttemptEnd
 	// Results are of the elements that ended on the agent.
 	Results []api.ElementResult
 	// Expired: no agent took it in time.
@@ -68,7 +68,7 @@ func (s *State) accept(d *Definition, array string, b Bundle, results []api.Elem
 			s.end(r.Number, api.ElementCompleted, "", "")
 			continue
 		}
-		s.settle(d, array, r.Number, fleet.EndOfElement(r), now)
+		s.settle(d, array, r.Number, task.EndOfElement(r), now)
 	}
 	for _, n := range b.Elements {
 		switch {
@@ -80,7 +80,7 @@ func (s *State) accept(d *Definition, array string, b Bundle, results []api.Elem
 		}
 	}
 	if ended == 0 {
-		s.returned(d, array, fleet.AttemptEnd{Reason: "an agent handed a bundle back"}, now)
+		s.returned(d, array, task.AttemptEnd{Reason: "an agent handed a bundle back"}, now)
 		return
 	}
 	s.taken(now)
@@ -91,7 +91,7 @@ func (s *State) accept(d *Definition, array string, b Bundle, results []api.Elem
 func (s *State) taken(now time.Time) { s.Returns, s.HoldWhy, s.TakenAt = 0, "", now }
 
 // undelivered delivers elements again that no agent took.
-func (s *State) undelivered(d *Definition, array string, b Bundle, end fleet.AttemptEnd, now time.Time) {
+func (s *State) undelivered(d *Definition, array string, b Bundle, end task.AttemptEnd, now time.Time) {
 	for _, n := range b.Elements {
 		if b.Single() { // the next delivery has another number
 			t := s.trouble(n)
@@ -116,7 +116,7 @@ func (s *State) measure(ms int64) {
 }
 
 // undone delivers the elements of a bundle of several that brought no results again.
-func (s *State) undone(d *Definition, array string, b Bundle, end fleet.AttemptEnd, now time.Time) {
+func (s *State) undone(d *Definition, array string, b Bundle, end task.AttemptEnd, now time.Time) {
 	gone := end.Outcome.Gone() || end.Outcome == api.AttemptTimedOut
 	switch {
 	case end.Outcome == api.AttemptFailed:
@@ -146,7 +146,7 @@ func (s *State) undone(d *Definition, array string, b Bundle, end fleet.AttemptE
 
 // halve delivers the elements of a lost bundle in smaller ones: nobody knows which of them ended the agent, if any did.
 // One that is alone is a suspect, and has one loss more before it is a dead letter.
-func (s *State) halve(d *Definition, b Bundle, end fleet.AttemptEnd, now time.Time) {
+func (s *State) halve(d *Definition, b Bundle, end task.AttemptEnd, now time.Time) {
 	size := max(1, len(b.Elements)/4)
 	at := now
 	if d.Spec.Safety() == api.Fenced && end.Begun {
@@ -170,10 +170,10 @@ func maxTransfers(d *Definition) int {
 }
 
 // settle decides about one element that did not complete.
-func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd, now time.Time) {
+func (s *State) settle(d *Definition, array string, n int, end task.AttemptEnd, now time.Time) {
 	t := s.trouble(n)
 	t.Attempts++
-	next := fleet.Redeliver(&d.Spec, ElementID(array, n), t.Tally, end)
+	next := task.Redeliver(&d.Spec, ElementID(array, n), t.Tally, end)
 	t.Tally = next.Tally
 	if end.Outcome == api.AttemptFailed || end.Outcome == api.AttemptTimedOut {
 		t.Size, t.Suspect = 0, false // its agent lives
@@ -221,9 +221,9 @@ func (s *State) again(n int, now time.Time) {
 }
 
 // returned holds all deliveries for a while after bundles that no agent took.
-func (s *State) returned(d *Definition, array string, end fleet.AttemptEnd, now time.Time) {
+func (s *State) returned(d *Definition, array string, end task.AttemptEnd, now time.Time) {
 	end.Outcome = api.AttemptReturned
-	next := fleet.Redeliver(&api.TaskSpec{}, array, fleet.Tally{Returns: s.Returns}, end)
+	next := task.Redeliver(&api.TaskSpec{}, array, task.Tally{Returns: s.Returns}, end)
 	s.Returns = next.Tally.Returns
 	s.HoldUntil, s.HoldWhy = now.Add(next.Wait), end.Reason
 	s.expire(d, now)

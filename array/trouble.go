@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // trouble is what is known of an element that is not delivered for the first time.
 type trouble struct {
 	Number   int
-	Attempts int         // so far
-	Tally    fleet.Tally // of fleet.Redeliver
-	Size     int         // of the largest bundle that it may be in; 0: any
-	Suspect  bool        // it may have ended its agents: it is delivered with no other suspect
-	At       time.Time   // not before
+	Attempts int        // so far
+	Tally    task.Tally // of fleet.Redeliver
+	Size     int        // of the largest bundle that it may be in; 0: any
+	Suspect  bool       // it may have ended its agents: it is delivered with no other suspect
+	At       time.Time  // not before
 }
 
 // troubles are what is known of all elements. One is found, kept or forgotten in the same time however many there are:
@@ -123,7 +123,7 @@ func (t *trouble) row() row {
 }
 
 func (r *row) trouble() trouble {
-	return trouble{Number: int(r[0]), Attempts: int(r[1]), Tally: fleet.Tally{Failures: int(r[2]), Losses: int(r[3]),
+	return trouble{Number: int(r[0]), Attempts: int(r[1]), Tally: task.Tally{Failures: int(r[2]), Losses: int(r[3]),
 		Returns: int(r[4]), NotReceived: int(r[5])}, Size: int(r[6]), Suspect: r[7] == 1, At: time.Unix(r[8], 0).UTC()}
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // What is known of one element is kept and forgotten without a look at any other: what ends n elements takes n steps.
@@ -58,7 +58,7 @@ func inTrouble(count int) *State {
 	var l troubles
 	for _, n := range numbers {
 		marks[n] = 'w'
-		l.keep(trouble{n, 1 + random.IntN(300), fleet.Tally{Failures: random.IntN(100), Losses: random.IntN(100),
+		l.keep(trouble{n, 1 + random.IntN(300), task.Tally{Failures: random.IntN(100), Losses: random.IntN(100),
 			Returns: random.IntN(3), NotReceived: random.IntN(3)}, []int{0, 1, 6, 25}[random.IntN(4)], random.IntN(2) == 0,
 			time.Unix(1_800_000_000+random.Int64N(30*86_400), 0).UTC()})
 	}

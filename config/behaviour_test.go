@@ -21,9 +21,11 @@ import (
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/controlplane"
-	"mainstay.dev/mainstay/fleet"
 	gatewaycluster "mainstay.dev/mainstay/gateway/cluster"
 	"mainstay.dev/mainstay/hub/health"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -36,10 +38,10 @@ type installation struct {
 }
 
 // with is a cluster of members that are online.
-func (i installation) with(members ...string) *fleet.Cluster {
-	c := &fleet.Cluster{Config: i.ClusterConfig}
+func (i installation) with(members ...string) *cluster.Cluster {
+	c := &cluster.Cluster{Config: i.ClusterConfig}
 	for _, id := range members {
-		c.Join(fleet.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h1", time.Unix(0, 0))
+		c.Join(cluster.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 4}}, "h1", time.Unix(0, 0))
 	}
 	return c
 }
@@ -72,12 +74,12 @@ func (i installation) lose(do func(env *sdktestsuite.TestWorkflowEnvironment)) {
 	env := workflows()
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(contract.JoinUpdate.Name, "", &workflowtest.Answer{}, contract.JoinRequest{Hub: "h1",
-			Joins: []fleet.Join{{AgentID: "a", Instance: "a"}, {AgentID: "b", Instance: "b"}}})
+			Joins: []cluster.Join{{AgentID: "a", Instance: "a"}, {AgentID: "b", Instance: "b"}}})
 	}, time.Second)
 	env.RegisterDelayedCallback(func() {
 		env.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
-			Changes: []fleet.Transition{{AgentID: "a", Instance: "a", Epoch: 1, Status: api.AgentOffline, At: env.Now(),
-				Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: 1}}}}})
+			Changes: []cluster.Transition{{AgentID: "a", Instance: "a", Epoch: 1, Status: api.AgentOffline, At: env.Now(),
+				Attempts: []cluster.HeldAttempt{{TaskID: "t", Attempt: 1}}}}})
 	}, 2*time.Second)
 	do(env)
 	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
@@ -111,7 +113,7 @@ type ratings int
 
 func (n *ratings) Agents(string, time.Time) []health.Agent { *n++; return nil }
 
-func (n *ratings) NotifyHealth(*health.Agent, fleet.MemberHealth) {}
+func (n *ratings) NotifyHealth(*health.Agent, cluster.MemberHealth) {}
 
 // TestEveryKeyOfTheDocumentHasAnEffect gives each key of the document's agent_cluster another value, and sees that the
 // part that it is for does something else then. What the cases call is what the program calls.
@@ -119,10 +121,10 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_800_000_000, 0)
 	ill := func(i installation, level api.HealthLevel) []api.HealingDecision {
-		facts := &fleet.ClusterFacts{Cluster: *i.with("a", "b", "c", "d")}
-		facts.Members[0].Health = &fleet.MemberHealth{Level: level, Since: start.Add(-time.Hour)}
-		found, _ := fleet.ExamineForHealing(facts, start)
-		return fleet.DecideHealing(&found, start)
+		facts := &healing.ClusterFacts{Cluster: *i.with("a", "b", "c", "d")}
+		facts.Members[0].Health = &cluster.MemberHealth{Level: level, Since: start.Add(-time.Hour)}
+		found, _ := healing.ExamineForHealing(facts, start)
+		return healing.DecideHealing(&found, start)
 	}
 	silent := func(i installation, silence time.Duration) any {
 		return i.config.Timing().Judge(time.Second, start, time.Time{}, start.Add(silence))
@@ -142,18 +144,18 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			func(i installation) any { return gatewaycluster.OfSettings(i.ClusterConfig).TargetGroup }},
 		"membership.minimum_agents": {"1", api.ClusterCritical, api.ClusterDegraded, online(1)},
 		"membership.desired_agents": {"2", api.ClusterDegraded, api.ClusterHealthy, online(2)},
-		"membership.max_agents": {"6", fleet.RefusedFull, "", func(i installation) any {
-			return i.with("a", "b", "c", "d", "e").Join(fleet.Join{AgentID: "f", Instance: "f"}, "h1", start).Refused
+		"membership.max_agents": {"6", cluster.RefusedFull, "", func(i installation) any {
+			return i.with("a", "b", "c", "d", "e").Join(cluster.Join{AgentID: "f", Instance: "f"}, "h1", start).Refused
 		}},
 		"replication_mode": {"active_passive", 2, 1, func(i installation) any {
 			c := i.with("a", "b")
 			c.Elect(i.Selection, nil, start)
-			return len(c.ServersOf(fleet.DefaultLane, nil))
+			return len(c.ServersOf(task.DefaultLane, nil))
 		}},
 		"failover.selection_strategy": {"standby", "c", "b", func(i installation) any {
 			c := i.with("a", "b", "c")
 			c.Standbys = []string{"b", "c"}
-			target, _ := c.SelectTarget(i.Selection, fleet.FailoverNeed{FailedAgent: "a"}, map[string]int{"b": 1})
+			target, _ := c.SelectTarget(i.Selection, cluster.FailoverNeed{FailedAgent: "a"}, map[string]int{"b": 1})
 			return target
 		}},
 		"failover.task_transfer_timeout": {"00:07:00", 5 * time.Minute, 7 * time.Minute, func(i installation) any {
@@ -168,14 +170,14 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			return watched
 		}},
 		"failover.max_transfer_retries": {"4", api.TaskDeadLetter, api.TaskQueued, func(i installation) any {
-			return fleet.Redeliver(i.task(), "t", fleet.Tally{Losses: 3},
-				fleet.AttemptEnd{Outcome: api.AttemptLost, Begun: true}).Status
+			return task.Redeliver(i.task(), "t", task.Tally{Losses: 3},
+				task.AttemptEnd{Outcome: api.AttemptLost, Begun: true}).Status
 		}},
 		"health_monitoring.heartbeat_interval": {"00:00:10", 30 * time.Second, 10 * time.Second,
 			func(i installation) any { return i.config.Timing().Hold(time.Hour) }},
-		"health_monitoring.warning_threshold": {"00:01:15", fleet.Warning, fleet.Alive,
+		"health_monitoring.warning_threshold": {"00:01:15", cluster.Warning, cluster.Alive,
 			func(i installation) any { return silent(i, 70*time.Second) }},
-		"health_monitoring.failure_threshold": {"00:02:00", fleet.Lost, fleet.Warning,
+		"health_monitoring.failure_threshold": {"00:02:00", cluster.Lost, cluster.Warning,
 			func(i installation) any { return silent(i, 100*time.Second) }},
 		"health_monitoring.health_check_interval": {"00:00:20", ratings(6), ratings(3), func(i installation) any {
 			var looks ratings
@@ -187,8 +189,8 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			return looks
 		}},
 		"task_queue.max_delivery_attempts": {"4", api.TaskDeadLetter, api.TaskRetryWait, func(i installation) any {
-			return fleet.Redeliver(i.task(), "t", fleet.Tally{Failures: 2},
-				fleet.AttemptEnd{Outcome: api.AttemptFailed, Begun: true}).Status
+			return task.Redeliver(i.task(), "t", task.Tally{Failures: 2},
+				task.AttemptEnd{Outcome: api.AttemptFailed, Begun: true}).Status
 		}},
 		"task_queue.default_expiration": {"02:00:00", time.Hour, 2 * time.Hour,
 			func(i installation) any { return i.task().Expiration() }},
@@ -210,7 +212,7 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 		"self_healing.cycle_interval": {"00:02:00", 10, 5, func(i installation) any {
 			cycles := 0
 			for at := range 10 {
-				if fleet.DueForHealing(i.SelfHealing.CycleInterval.Std(), time.Minute, start.Add(time.Duration(at)*time.Minute)) {
+				if healing.DueForHealing(i.SelfHealing.CycleInterval.Std(), time.Minute, start.Add(time.Duration(at)*time.Minute)) {
 					cycles++
 				}
 			}

@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // Config is the whole file. Every section and every key may be left out.
@@ -164,12 +164,12 @@ func orDefault[T comparable](field *T, value T) {
 
 // Timing is the hub's failure detector. What the hub section leaves out comes from agent_cluster's health_monitoring,
 // else from the other times.
-func (c *Config) Timing() fleet.Timing {
+func (c *Config) Timing() cluster.Timing {
 	var health HealthMonitoring
 	if c.AgentCluster != nil {
 		health = c.AgentCluster.HealthMonitoring
 	}
-	return fleet.Timing{
+	return cluster.Timing{
 		HeartbeatInterval: c.Hub.HeartbeatInterval.Or(health.HeartbeatInterval.Std()),
 		CrowdInterval:     c.Hub.CrowdInterval.Std(),
 		WarningThreshold:  c.Hub.WarningThreshold.Or(health.WarningThreshold.Std()),

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 const sample = "../deploy/mainstay.yaml"
@@ -56,7 +56,7 @@ func TestDefault(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	require.NoError(t, c.Validate())
-	require.Equal(t, fleet.DefaultTiming(), c.Timing())
+	require.Equal(t, cluster.DefaultTiming(), c.Timing())
 	require.Empty(t, c.ClusterConfigs())
 	for _, text := range []string{"", "# nothing\n", "---\n", "hub:\n", "http: {listen: }\nagent_cluster: ~\n"} {
 		got, err := Parse("empty", []byte(text))
@@ -87,7 +87,7 @@ func TestDocumentsAgentCluster(t *testing.T) {
 			LeaseDuration: seconds(30)},
 		Brake: api.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
-	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, CrowdInterval: 30 * time.Second,
+	require.Equal(t, cluster.Timing{HeartbeatInterval: 30 * time.Second, CrowdInterval: 30 * time.Second,
 		WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
@@ -112,7 +112,7 @@ agent_cluster:
   self_healing: {enabled: false}
 `))
 	require.NoError(t, err)
-	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, CrowdInterval: 5 * time.Second,
+	require.Equal(t, cluster.Timing{HeartbeatInterval: 2 * time.Second, CrowdInterval: 5 * time.Second,
 		WarningThreshold: 20 * time.Second,
 		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.False(t, *c.AgentCluster.SelfHealing.Enabled)

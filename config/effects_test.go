@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // effect is what a configuration makes the parts do, as they are handed it.
 type effect struct {
 	Clusters []api.ClusterConfig
-	Timing   fleet.Timing
+	Timing   cluster.Timing
 	Hub      Hub
 }
 

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // BulkUpdateID is the id of every update of a bulk operation, so that a task which is asked twice acts once and answers
@@ -26,7 +26,7 @@ var (
 const BulkPageSize = 100
 
 // BulkSpec is a bulk operation as it was asked for.
-type BulkSpec fleet.Bulk
+type BulkSpec task.Bulk
 
 // Query is the visibility query for the tasks it acts on. A retry, say, is only for dead letters, so it asks for
 // nothing else.

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // ClusterInput starts a Cluster workflow. State is carried over continue-as-new and nil at first.
 type ClusterInput struct {
 	Config api.ClusterConfig `json:"config"`
-	State  *fleet.Cluster    `json:"state,omitempty"`
+	State  *cluster.Cluster  `json:"state,omitempty"`
 	// CreatedAt is carried with State.
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// Events are the newest; carried with State.
-	Events *fleet.EventLog `json:"events,omitempty"`
+	Events *cluster.EventLog `json:"events,omitempty"`
 	// Resend: some hubs lack the newest directive, so all get it. FormerHubs lack it and may have no members. Carried
 	// with State.
 	Resend     bool     `json:"resend,omitempty"`
@@ -39,7 +40,7 @@ var (
 	OpenLaneUpdate  = Update[OpenLaneRequest, None]{"open-lane"}
 	// AgentLanesQuery answers which agents' own lanes are open. CloseAgentLanesUpdate closes some of them.
 	AgentLanesQuery       = Query[AgentLanes]{"agent-lanes"}
-	CloseAgentLanesUpdate = Update[[]fleet.OpenLane, AgentLanes]{"close-agent-lanes"}
+	CloseAgentLanesUpdate = Update[[]cluster.OpenLane, AgentLanes]{"close-agent-lanes"}
 	// OpenAgentLaneSignal opens the lane of the agent of this id; see workflows.RunTask.
 	OpenAgentLaneSignal = Signal[string]{"open-agent-lane"}
 	// DeleteUpdate is refused while members are online.
@@ -47,7 +48,7 @@ var (
 	// ForgetUpdate is refused while the agent is connected.
 	ForgetUpdate = Update[ForgetRequest, None]{"forget-agent"}
 	// DeadUpdate is refused when the proof is about another process than the agent's newest.
-	DeadUpdate = Update[fleet.DeathProof, None]{"agent-dead"}
+	DeadUpdate = Update[cluster.DeathProof, None]{"agent-dead"}
 	// PauseUpdate answers once the hubs have heard.
 	PauseUpdate        = Update[PauseRequest, Done]{"pause"}
 	ResumeUpdate       = Update[PauseRequest, Done]{"resume"}
@@ -79,16 +80,16 @@ var (
 type JoinRequest struct {
 	Hub string `json:"hub"`
 	// HubProcess is the hub's process.
-	HubProcess string       `json:"hub_process,omitempty"`
-	Joins      []fleet.Join `json:"joins"`
+	HubProcess string         `json:"hub_process,omitempty"`
+	Joins      []cluster.Join `json:"joins"`
 	// Knows is the directive that the hub has; zero: none.
 	Knows DirectiveVersion `json:"knows,omitzero"`
 }
 
 // JoinResponse answers each join in order. It has no directive when the hub knows the present one.
 type JoinResponse struct {
-	Results   []fleet.Joined `json:"results"`
-	Directive *Directive     `json:"directive,omitempty"`
+	Results   []cluster.Joined `json:"results"`
+	Directive *Directive       `json:"directive,omitempty"`
 }
 
 // ToCluster is a request with the cluster that an activity sends it to.
@@ -126,9 +127,9 @@ type UsedLanesInput struct {
 
 // AgentLanes are the open lanes of a cluster's agents at one version.
 type AgentLanes struct {
-	CreatedAt time.Time        `json:"created_at"` // of the cluster
-	Version   int64            `json:"version"`
-	Open      []fleet.OpenLane `json:"open,omitempty"`
+	CreatedAt time.Time          `json:"created_at"` // of the cluster
+	Version   int64              `json:"version"`
+	Open      []cluster.OpenLane `json:"open,omitempty"`
 }
 
 // DirectiveVersion is the version of a cluster's directive.
@@ -152,20 +153,20 @@ type Directive struct {
 	// AgentLanes is the version of AgentLanes that a hub must know at least.
 	AgentLanes int64 `json:"agent_lanes,omitempty"`
 	// Fits are the lanes of tasks that ask for resources, and those of types.
-	Fits []fleet.Fit `json:"fits,omitempty"`
+	Fits []task.Fit `json:"fits,omitempty"`
 	// ServingTypes are what an agent of an active_active cluster must handle to serve the default lane.
-	ServingTypes fleet.TypeSet `json:"serving_types,omitzero"`
+	ServingTypes cluster.TypeSet `json:"serving_types,omitzero"`
 	// Leader serves alone in an active_passive cluster, under LeaderEpoch.
 	Leader      string `json:"leader,omitempty"`
 	LeaderEpoch int64  `json:"leader_epoch,omitempty"`
 	// Standbys of an active_passive cluster.
 	Standbys []string `json:"standbys,omitempty"`
 	// Shards says who serves each shard of a sharded cluster.
-	Shards []fleet.ShardOwner `json:"shards,omitempty"`
+	Shards []cluster.ShardOwner `json:"shards,omitempty"`
 	// Cordoned agents are given no work, sorted.
 	Cordoned []string `json:"cordoned,omitempty"`
 	// Targets are the deployment targets; who has one follows from the roles but in an active_active cluster.
-	Targets []fleet.Target `json:"targets,omitempty"`
+	Targets []cluster.Target `json:"targets,omitempty"`
 	// Slots are how many tasks agents with reduced load may run at a time.
 	Slots map[string]int `json:"slots,omitempty"`
 	// RoleLease is how long a role holder may go on without a renewal.
@@ -181,7 +182,7 @@ type Directive struct {
 	// Fences are the newest takeovers of agent ids, sorted by agent: older sessions must end.
 	Fences []Fence `json:"fences,omitempty"`
 	// Deaths are the newest proofs of death: these sessions end, and nothing waits for their leases.
-	Deaths fleet.Deaths `json:"deaths,omitempty"`
+	Deaths cluster.Deaths `json:"deaths,omitempty"`
 	// EndedTokens are the join tokens whose agents' sessions must end, sorted.
 	EndedTokens []string `json:"ended_tokens,omitempty"`
 	// Paused says that nothing is taken from any lane, also not from those of the cluster's agents.
@@ -253,10 +254,10 @@ type DeleteRequest struct {
 
 // MembersChanged reports a batch of transitions that one hub saw.
 type MembersChanged struct {
-	Hub     string             `json:"hub"`
-	Changes []fleet.Transition `json:"changes"`
+	Hub     string               `json:"hub"`
+	Changes []cluster.Transition `json:"changes"`
 	// Brake is how the hub's mass-loss brake of this cluster stands; nil: it is not engaged.
-	Brake *fleet.BrakeHold `json:"brake,omitempty"`
+	Brake *cluster.BrakeHold `json:"brake,omitempty"`
 }
 
 // Missing are all agents of a cluster whose connection to a hub is closed, or that are silent there.
@@ -292,11 +293,11 @@ type HubLost struct {
 	Held    bool   `json:"held,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
 	// Attempts are those that the cluster's agents had there, by agent, as far as they are known.
-	Attempts map[string][]fleet.HeldAttempt `json:"attempts,omitempty"`
+	Attempts map[string][]cluster.HeldAttempt `json:"attempts,omitempty"`
 }
 
 // ClusterView is the durable view of a cluster. Live facts (load, last heartbeat) are in the worker registry.
 type ClusterView struct {
-	fleet.Cluster
+	cluster.Cluster
 	CreatedAt time.Time `json:"created_at"`
 }

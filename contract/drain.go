@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 // DrainInput starts a Drain workflow.
@@ -17,7 +17,7 @@ type DrainInput struct {
 	Timeout     api.Duration `json:"timeout"`
 	MaxParallel int          `json:"max_parallel"`
 	// Healing is what healing decided, if it is healing that drains; the cluster refuses what does not hold any more.
-	Healing *fleet.HealingCheck `json:"healing,omitempty"`
+	Healing *healing.HealingCheck `json:"healing,omitempty"`
 	// DryRun only looks what would happen.
 	DryRun bool `json:"dry_run,omitempty"`
 	// IncludeSystem also takes off instances of jobs that have one on each agent.
@@ -72,7 +72,7 @@ type CordonRequest struct {
 	Reason  string          `json:"reason,omitempty"`
 	Drain   string          `json:"drain,omitempty"`
 	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
-	Healing *fleet.HealingCheck `json:"healing,omitempty"`
+	Healing *healing.HealingCheck `json:"healing,omitempty"`
 }
 
 // UncordonRequest is the argument of UncordonUpdate: let an agent be given work again.
@@ -80,7 +80,7 @@ type UncordonRequest struct {
 	AgentID string `json:"agent_id"`
 	Drain   string `json:"drain,omitempty"`
 	// Healing is as in CordonRequest.
-	Healing *fleet.HealingCheck `json:"healing,omitempty"`
+	Healing *healing.HealingCheck `json:"healing,omitempty"`
 }
 
 // Cordoned answers both, and FindMemberActivity: where the agent is connected now, and the version of the directive

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 var (
@@ -28,15 +28,15 @@ type ClusterEvents struct {
 	// CreatedAt tells a cluster from an earlier one of the same name: their events are counted apart.
 	CreatedAt time.Time `json:"created_at"`
 	// Seq is the number of the newest event there is.
-	Seq    int64         `json:"seq"`
-	Events []fleet.Event `json:"events,omitempty"`
+	Seq    int64           `json:"seq"`
+	Events []cluster.Event `json:"events,omitempty"`
 	// Missing is how many of those that were asked for are no longer kept; with From, 1 if there may be some.
 	Missing int64 `json:"missing,omitempty"`
 }
 
 // Announcement brings events to the cluster that they are about. Times that are not set are when it arrives.
 type Announcement struct {
-	Events []fleet.Event `json:"events"`
+	Events []cluster.Event `json:"events"`
 }
 
 // ReadEventsInput says which events of a hub.
@@ -54,9 +54,9 @@ type ReadEventsInput struct {
 
 // ReadEventsResult has the events that there are.
 type ReadEventsResult struct {
-	Process string        `json:"process"`
-	Seq     int64         `json:"seq"`
-	Events  []fleet.Event `json:"events,omitempty"`
+	Process string          `json:"process"`
+	Seq     int64           `json:"seq"`
+	Events  []cluster.Event `json:"events,omitempty"`
 	// More: there are more events than fit into one answer, after Seq.
 	More bool `json:"more,omitempty"`
 	// Missing is how many of those that were asked for are no longer kept; with From, 1 if there may be some. -1:

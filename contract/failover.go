@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 // ManualFailover asks to move the work of an agent away. It is what operators send with tctl or temporal:
@@ -24,7 +25,7 @@ type ManualFailover struct {
 	Affinity []string `json:"affinity,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
-	Healing *fleet.HealingCheck `json:"healing,omitempty"`
+	Healing *healing.HealingCheck `json:"healing,omitempty"`
 }
 
 // FailoverInput starts a Failover workflow, a child of the agent's Cluster.
@@ -50,8 +51,8 @@ type FailoverInput struct {
 	// Targets are the deployment targets that move with them.
 	Targets []string `json:"targets,omitempty"`
 	// Attempts were under way on the agent, at most fleet.MaxTransfers of them; Unlisted counts the others.
-	Attempts []fleet.HeldAttempt `json:"attempts,omitempty"`
-	Unlisted int                 `json:"unlisted,omitempty"`
+	Attempts []cluster.HeldAttempt `json:"attempts,omitempty"`
+	Unlisted int                   `json:"unlisted,omitempty"`
 	// NoticedAt is when the hub gave the agent up, or the failover was asked for.
 	NoticedAt time.Time `json:"noticed_at"`
 	// Evidence and NoticedAfter are those of the record.
@@ -113,7 +114,7 @@ func EvacuateID(agent, nonce string) string { return "evacuate/" + agent + "/" +
 
 // EvacuateResult lists what was taken off the agent. Its work has certainly stopped.
 type EvacuateResult struct {
-	Attempts []fleet.HeldAttempt `json:"attempts,omitempty"`
+	Attempts []cluster.HeldAttempt `json:"attempts,omitempty"`
 }
 
 // Evacuated tells a cluster that an agent's work has stopped, so that its roles are free at once.
@@ -127,13 +128,13 @@ type Evacuated struct {
 
 // AwaitTransfersInput is the input of AwaitTransfersActivity.
 type AwaitTransfersInput struct {
-	Cluster     string              `json:"cluster"`
-	FailedAgent string              `json:"failed_agent_id"`
-	Epoch       int64               `json:"epoch"`
-	WasLeader   bool                `json:"was_leader,omitempty"`
-	Shards      []int               `json:"shards,omitempty"`
-	Attempts    []fleet.HeldAttempt `json:"attempts,omitempty"`
-	Reason      string              `json:"reason,omitempty"`
+	Cluster     string                `json:"cluster"`
+	FailedAgent string                `json:"failed_agent_id"`
+	Epoch       int64                 `json:"epoch"`
+	WasLeader   bool                  `json:"was_leader,omitempty"`
+	Shards      []int                 `json:"shards,omitempty"`
+	Attempts    []cluster.HeldAttempt `json:"attempts,omitempty"`
+	Reason      string                `json:"reason,omitempty"`
 	// Timeout ends the watch; what has not moved by then is told as it is.
 	Timeout api.Duration `json:"timeout,omitempty"`
 }
@@ -159,8 +160,8 @@ func FailoverID(cluster, agent string, epoch int64) string {
 }
 
 // NextFailoverID is the id of the next failover of a member, if of its session that many came before.
-func NextFailoverID(cluster string, m *fleet.Member, before int) string {
-	next := FailoverInput{Cluster: cluster, FailedAgent: m.AgentID, Epoch: m.Epoch, Again: before}
+func NextFailoverID(clusterName string, m *cluster.Member, before int) string {
+	next := FailoverInput{Cluster: clusterName, FailedAgent: m.AgentID, Epoch: m.Epoch, Again: before}
 	return next.ID()
 }
 

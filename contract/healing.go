@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 // Workflow types of healing.
@@ -32,7 +33,7 @@ var (
 	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again. It answers in words.
 	EndOrphanActivity = Activity[EndOrphanInput, string]{"EndOrphan"}
 	// AskScaleActivity has the cluster of this name look at the number of its agents.
-	AskScaleActivity = Activity[string, fleet.ScalingDecision]{"AskScale"}
+	AskScaleActivity = Activity[string, cluster.ScalingDecision]{"AskScale"}
 	// CountHealingActivity counts an action in the worker's metrics.
 	CountHealingActivity = Activity[api.HealingRecord, None]{"CountHealing"}
 )
@@ -78,8 +79,8 @@ type Examined struct {
 	Agents   int      `json:"agents"`
 	Silent   []string `json:"silent,omitempty"`
 	// Every is the shortest interval that a cluster asks for, where that is not the schedule's.
-	Every api.Duration        `json:"every,omitempty"`
-	Cases []fleet.HealingCase `json:"cases,omitempty"`
+	Every api.Duration          `json:"every,omitempty"`
+	Cases []healing.HealingCase `json:"cases,omitempty"`
 }
 
 const (
@@ -109,13 +110,13 @@ func (e *Examined) fits() bool {
 
 // HoldsAttemptsInput is the input of HoldsAttemptsActivity.
 type HoldsAttemptsInput struct {
-	Cluster  string              `json:"cluster"`
-	Attempts []fleet.HeldAttempt `json:"attempts"`
+	Cluster  string                `json:"cluster"`
+	Attempts []cluster.HeldAttempt `json:"attempts"`
 }
 
 // HoldsAttemptsResult are those that agents of the hub have, or that wait in it.
 type HoldsAttemptsResult struct {
-	Held []fleet.HeldAttempt `json:"held,omitempty"`
+	Held []cluster.HeldAttempt `json:"held,omitempty"`
 }
 
 // HealingActionInput starts a HealingAction workflow.
@@ -157,10 +158,10 @@ func HealingActionID(cluster string, t api.HealingType, target string, at time.T
 }
 
 // HealingDrainID is the id of the drain that an action makes: unique, and known for healing's by its name.
-func HealingDrainID(cluster, agent string, at time.Time) string {
+func HealingDrainID(clusterName, agent string, at time.Time) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(agent))
-	return DrainID(cluster, fmt.Sprintf("%s%s-%08x", fleet.HealingDrainPrefix,
+	return DrainID(clusterName, fmt.Sprintf("%s%s-%08x", cluster.HealingDrainPrefix,
 		strings.ToLower(at.UTC().Format("20060102T150405Z")), h.Sum32()))
 }
 

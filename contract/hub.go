@@ -8,7 +8,7 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // HubInput starts a Hub workflow.
@@ -181,12 +181,12 @@ func RivalPlugin(address string) *workerpb.PluginInfo {
 }
 
 // RivalOf reads the entry of a rival; ok is false for others.
-func RivalOf(h *workerpb.WorkerHeartbeat) (r fleet.Rival, ok bool) {
+func RivalOf(h *workerpb.WorkerHeartbeat) (r cluster.Rival, ok bool) {
 	for _, p := range h.GetPlugins() {
 		if p.GetName() == rivalPlugin {
 			_, agent, _ := AgentOfIdentity(h.GetWorkerIdentity())
 			pid, _ := strconv.Atoi(h.GetHostInfo().GetProcessId()) // the hub wrote it
-			return fleet.Rival{AgentID: agent, Host: h.GetHostInfo().GetHostName(), PID: pid, Address: p.GetVersion(),
+			return cluster.Rival{AgentID: agent, Host: h.GetHostInfo().GetHostName(), PID: pid, Address: p.GetVersion(),
 				Since: h.GetStartTime().AsTime()}, true
 		}
 	}
@@ -219,7 +219,7 @@ type ReadHealthInput struct {
 
 // ReadHealthResult has the agents that the hub knows, by id.
 type ReadHealthResult struct {
-	Agents map[string]fleet.Health `json:"agents,omitempty"`
+	Agents map[string]cluster.Health `json:"agents,omitempty"`
 }
 
 // ReadHealthID is the id of one reading. nonce makes it unique.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 func TestLaneQueues(t *testing.T) {
@@ -30,7 +30,7 @@ func TestLaneQueues(t *testing.T) {
 		_, _, ok := contract.LaneOfQueue(other)
 		require.False(t, ok, other)
 	}
-	require.Equal(t, contract.LaneQueue("c", fleet.CapabilityLane([]string{"b", "a"})),
+	require.Equal(t, contract.LaneQueue("c", task.CapabilityLane([]string{"b", "a"})),
 		contract.CapabilityLane("c", []string{"a", "b", "a"}))
 }
 

@@ -2,7 +2,8 @@ package contract
 
 import (
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 // Messages of the Cluster workflow about how much its agents do.
@@ -30,12 +31,12 @@ type ReduceLoadRequest struct {
 	UntilHealthy bool   `json:"until_healthy,omitempty"`
 	Reason       string `json:"reason,omitempty"`
 	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
-	Healing *fleet.HealingCheck `json:"healing,omitempty"`
+	Healing *healing.HealingCheck `json:"healing,omitempty"`
 }
 
 // Reduce is the request in the words of the domain.
-func (r *ReduceLoadRequest) Reduce() fleet.Reduce {
-	return fleet.Reduce{Slots: r.Slots, Factor: r.Factor, For: r.For.Std(), UntilHealthy: r.UntilHealthy,
+func (r *ReduceLoadRequest) Reduce() cluster.Reduce {
+	return cluster.Reduce{Slots: r.Slots, Factor: r.Factor, For: r.For.Std(), UntilHealthy: r.UntilHealthy,
 		Reason: r.Reason}
 }
 
@@ -50,8 +51,8 @@ type LoadReduced struct {
 	MaxTasks       int    `json:"max_tasks"`
 	EffectiveSlots int    `json:"effective_slots"`
 	// Changed is false when the agent had just so many slots before.
-	Changed   bool                 `json:"changed"`
-	Reduction *fleet.LoadReduction `json:"reduction,omitempty"`
+	Changed   bool                   `json:"changed"`
+	Reduction *cluster.LoadReduction `json:"reduction,omitempty"`
 }
 
 // RebalanceRequest spreads shards and targets evenly over the agents, with as few moves as that needs. Asked again, it

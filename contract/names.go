@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -195,7 +195,7 @@ func AttemptOfActivityID(id string) (key string, number int) {
 
 // LaneQueue is the task queue of a cluster's lane, by the lane's name (see fleet.ParseLane).
 func LaneQueue(cluster, lane string) string {
-	if lane == fleet.DefaultLane {
+	if lane == task.DefaultLane {
 		return "lane/" + cluster
 	}
 	return "lane/" + cluster + "/" + lane
@@ -209,25 +209,25 @@ func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
 	}
 	cluster, lane, named := strings.Cut(rest, "/")
 	if !named {
-		return cluster, fleet.DefaultLane, true
+		return cluster, task.DefaultLane, true
 	}
 	return cluster, lane, true
 }
 
 // ClusterLane holds the work of a cluster that any serving member may do.
-func ClusterLane(cluster string) string { return LaneQueue(cluster, fleet.DefaultLane) }
+func ClusterLane(cluster string) string { return LaneQueue(cluster, task.DefaultLane) }
 
 // CapabilityLane holds the work of a cluster that needs a set of capabilities. Order and repetition do not matter.
 func CapabilityLane(cluster string, capabilities []string) string {
-	return LaneQueue(cluster, fleet.CapabilityLane(capabilities))
+	return LaneQueue(cluster, task.CapabilityLane(capabilities))
 }
 
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
-func AgentLane(cluster, agent string) string { return LaneQueue(cluster, fleet.AgentLane(agent)) }
+func AgentLane(cluster, agent string) string { return LaneQueue(cluster, task.AgentLane(agent)) }
 
 // Lane is the queue where a task waits; see fleet.LaneOf.
 func Lane(spec *api.TaskSpec, shards int, ownType bool) string {
-	return LaneQueue(spec.Cluster, fleet.LaneOf(spec, shards, ownType))
+	return LaneQueue(spec.Cluster, task.LaneOf(spec, shards, ownType))
 }
 
 // AgentIdentity is the identity of an agent in Temporal's worker registry and on the Workers page of the Web UI.

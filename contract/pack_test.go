@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -28,13 +29,13 @@ func randomText(random *rand.Rand, n int, of string) string {
 
 // largeCluster has as many members as there may be. Each tells as much of itself as is accepted, in random letters, and
 // was started anew so often that all replaced processes are remembered; work waits for each.
-func largeCluster(t *testing.T, profile int) *fleet.Cluster {
+func largeCluster(t *testing.T, profile int) *cluster.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers}.WithDefaults()}
+	c := &cluster.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers}.WithDefaults()}
 	total := 0
 	for i := range api.MaxMembers {
-		j := fleet.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: api.AgentProfile{MaxTasks: 4,
+		j := cluster.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: api.AgentProfile{MaxTasks: 4,
 			PID: random.IntN(1 << 20), Host: randomText(random, profile, names), TaskTypes: []string{"exec"}}}
 		if c.RefuseProfile(&j, &total) != "" {
 			j.AgentProfile = api.AgentProfile{MaxTasks: 1}
@@ -54,11 +55,11 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 	for _, profile := range []int{140, 400} {
 		c := largeCluster(t, profile)
 		require.Len(t, c.Members, api.MaxMembers)
-		var events fleet.EventLog
-		for i := range fleet.MaxEventsKept {
+		var events cluster.EventLog
+		for i := range cluster.MaxEventsKept {
 			m := &c.Members[i]
-			events.Add(fleet.Event{Type: api.EventClusterCreated, Time: m.JoinedAt, EventData: api.EventData{Cluster: "c",
-				AgentID: m.AgentID, Reason: m.Instance}}, fleet.MaxEventsKept)
+			events.Add(cluster.Event{Type: api.EventClusterCreated, Time: m.JoinedAt, EventData: api.EventData{Cluster: "c",
+				AgentID: m.AgentID, Reason: m.Instance}}, cluster.MaxEventsKept)
 		}
 		in := ClusterInput{Config: c.Config, State: c, Events: &events}
 		data, err := json.Marshal(in)
@@ -80,18 +81,18 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 // hostileCluster has as many members as agents get in that choose ids of some length, the longest ids of former
 // processes, profiles and notes of random characters, and random numbers, and come again and again as other processes.
 // All are standbys with open lanes, and none is well.
-func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
+func hostileCluster(t *testing.T, id, instance, profile int) *cluster.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(3, 4)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers,
+	c := &cluster.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: api.MaxMembers,
 		ReplicationMode: api.ActivePassive}.WithDefaults()}
 	total, texts := 0, 0
 	for range api.MaxMembers {
-		j := fleet.Join{AgentID: randomText(random, id, names), Registration: random.Int64(),
+		j := cluster.Join{AgentID: randomText(random, id, names), Registration: random.Int64(),
 			AgentProfile: api.AgentProfile{MaxTasks: 1 + random.IntN(10_000), PID: random.Int(),
 				Host: randomText(random, profile, names+" !#$%()*+,./:;=?@[]^`{|}~'")}}
 		if id == 63 {
-			j.Token = fleet.JoinToken{ID: "t-" + randomText(random, 1, names), MaxUses: 1000}
+			j.Token = cluster.JoinToken{ID: "t-" + randomText(random, 1, names), MaxUses: 1000}
 		}
 		if c.RefuseProfile(&j, &total) != "" {
 			j.AgentProfile = api.AgentProfile{MaxTasks: 1}
@@ -113,7 +114,7 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 			}
 		}
 		if m := c.Member(j.AgentID); m != nil {
-			m.Health = &fleet.MemberHealth{Level: api.HealthCritical, Score: random.Float64(),
+			m.Health = &cluster.MemberHealth{Level: api.HealthCritical, Score: random.Float64(),
 				Why:   randomText(random, 250, names),
 				Since: now.Add(time.Duration(random.Int64N(1e12)))}
 			c.OpenAgentLane(j.AgentID)
@@ -122,7 +123,7 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 	for i := range c.Members {
 		m := &c.Members[random.IntN(i+1)]
 		c.Standbys = append(c.Standbys, m.AgentID)
-		c.Vanished.Lost(fleet.AgentLoss{AgentID: c.Members[i].AgentID, At: now})
+		c.Vanished.Lost(cluster.AgentLoss{AgentID: c.Members[i].AgentID, At: now})
 	}
 	return c
 }
@@ -138,11 +139,11 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			c := hostileCluster(t, size.id, size.instance, size.profile)
-			var events fleet.EventLog
-			for i := range fleet.MaxEventsKept {
+			var events cluster.EventLog
+			for i := range cluster.MaxEventsKept {
 				m := &c.Members[i]
-				events.Add(fleet.Event{Type: api.EventAgentSuspect, Time: m.JoinedAt, EventData: api.EventData{Cluster: "c",
-					AgentID: m.AgentID, Reason: m.Health.Why}}, fleet.MaxEventsKept)
+				events.Add(cluster.Event{Type: api.EventAgentSuspect, Time: m.JoinedAt, EventData: api.EventData{Cluster: "c",
+					AgentID: m.AgentID, Reason: m.Health.Why}}, cluster.MaxEventsKept)
 			}
 			data, err := json.Marshal(ClusterView{Cluster: c.View()})
 			require.NoError(t, err)
@@ -193,7 +194,7 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 }
 
 // idleFailovers are as many as may wait, of agents that tell at length how they end.
-func idleFailovers(c *fleet.Cluster) (list []FailoverInput) {
+func idleFailovers(c *cluster.Cluster) (list []FailoverInput) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range MaxIdleFailovers {
 		m, reason := &c.Members[i%len(c.Members)], make([]rune, 64)
@@ -220,29 +221,29 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		members int // none: as many hostile ones as get in
-		note    func(*fleet.Cluster, *fleet.Member)
+		note    func(*cluster.Cluster, *cluster.Member)
 	}{
-		"deaths": {1000, func(c *fleet.Cluster, m *fleet.Member) {
-			require.True(t, c.Apply(fleet.Transition{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch,
+		"deaths": {1000, func(c *cluster.Cluster, m *cluster.Member) {
+			require.True(t, c.Apply(cluster.Transition{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch,
 				Status: api.AgentOffline, At: now, Reason: text(512)}, "hub-1"))
 		}},
-		"maintenance and less load": {api.MaxMembers, func(c *fleet.Cluster, m *fleet.Member) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: api.AgentMaintenance, Since: now,
+		"maintenance and less load": {api.MaxMembers, func(c *cluster.Cluster, m *cluster.Member) {
+			require.NoError(t, c.SetCordon(cluster.Cordon{AgentID: m.AgentID, Status: api.AgentMaintenance, Since: now,
 				Reason: text(512)}))
-			_, err := c.ReduceLoad(m.AgentID, fleet.Reduce{Slots: 1, Reason: text(512), For: 24 * time.Hour}, now)
+			_, err := c.ReduceLoad(m.AgentID, cluster.Reduce{Slots: 1, Reason: text(512), For: 24 * time.Hour}, now)
 			require.NoError(t, err)
 		}},
-		"maintenance of hostile agents": {0, func(c *fleet.Cluster, m *fleet.Member) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: api.AgentMaintenance, Since: now,
+		"maintenance of hostile agents": {0, func(c *cluster.Cluster, m *cluster.Member) {
+			require.NoError(t, c.SetCordon(cluster.Cordon{AgentID: m.AgentID, Status: api.AgentMaintenance, Since: now,
 				Reason: text(512)}))
 		}},
 	} {
-		state := &fleet.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: c.members}.WithDefaults()}
+		state := &cluster.Cluster{Config: api.ClusterConfig{Name: "c", MaxAgents: c.members}.WithDefaults()}
 		if c.members == 0 {
 			state = hostileCluster(t, 63, 64, 120)
 		}
 		for i := range c.members {
-			state.Join(fleet.Join{AgentID: fmt.Sprint("agent-", i), Instance: randomText(random, 64, names),
+			state.Join(cluster.Join{AgentID: fmt.Sprint("agent-", i), Instance: randomText(random, 64, names),
 				AgentProfile: api.AgentProfile{MaxTasks: 4, Host: randomText(random, 60, names)}}, "hub-1", now)
 		}
 		for i := range state.Members {
@@ -251,7 +252,7 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 		before := state.Members[0].StatusReason
 		require.True(t, Fits(ClusterView{Cluster: state.View()}), name)
 		require.Equal(t, before, state.Members[0].StatusReason, "a view changes nothing")
-		in := ClusterInput{Config: state.Config, State: state, Events: &fleet.EventLog{}}
+		in := ClusterInput{Config: state.Config, State: state, Events: &cluster.EventLog{}}
 		in.IdleFailovers = idleFailovers(state)
 		require.True(t, in.PackShort(), name)
 		t.Logf("%s: %d members, %d KiB", name, len(state.Members), len(in.packed)>>10)
@@ -297,22 +298,22 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 	for clusters, from := range map[int]int{1: ' ', 2: 0, 9: ' '} {
 		var examined Examined
 		for n := range clusters {
-			one := fleet.HealingCase{Cluster: fmt.Sprint("c", n), Policy: api.HealingPolicy{}.WithDefaults(),
+			one := healing.HealingCase{Cluster: fmt.Sprint("c", n), Policy: api.HealingPolicy{}.WithDefaults(),
 				Members: api.MaxMembers, Serving: api.MaxMembers}
 			for range api.MaxMembers {
 				now = now.Add(time.Duration(random.Int64N(1e9)))
-				one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: text(63, 'a', 'z'), Status: api.AgentOnline,
-					Since: now, Epoch: random.Int64N(1e6), Health: fleet.MemberHealth{Level: api.HealthCritical,
+				one.Agents = append(one.Agents, healing.HealingAgent{AgentID: text(63, 'a', 'z'), Status: api.AgentOnline,
+					Since: now, Epoch: random.Int64N(1e6), Health: cluster.MemberHealth{Level: api.HealthCritical,
 						Score: random.Float64(), Why: text(256, from, 127), Since: now.Add(-time.Hour)}})
 			}
 			for range 1000 {
 				one.Suspects = append(one.Suspects, api.Orphan{TaskID: text(127, 'a', 'z'),
 					RunID: text(36, 'a', 'z'), Since: now})
-				one.Past = append(one.Past, fleet.HealingPast{TargetID: text(63, 'a', 'z'), At: now})
+				one.Past = append(one.Past, healing.HealingPast{TargetID: text(63, 'a', 'z'), At: now})
 			}
 			examined.Cases = append(examined.Cases, one)
 		}
-		small := fleet.HealingCase{Cluster: "small", Agents: examined.Cases[0].Agents[:3:3]}
+		small := healing.HealingCase{Cluster: "small", Agents: examined.Cases[0].Agents[:3:3]}
 		examined.Cases = append(examined.Cases, small)
 		examined.Shorten()
 		require.True(t, Fits(examined))
@@ -322,9 +323,9 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 		var cycle HealingCycle
 		left := 1000
 		for i := range examined.Cases {
-			decisions := fleet.BoundHealing(fleet.DecideHealing(&examined.Cases[i], now.Add(time.Hour)), left)
-			left -= fleet.Recorded(decisions)
-			fleet.AddToCycle(&cycle.HealingCycleRecord, decisions)
+			decisions := healing.BoundHealing(healing.DecideHealing(&examined.Cases[i], now.Add(time.Hour)), left)
+			left -= healing.Recorded(decisions)
+			healing.AddToCycle(&cycle.HealingCycleRecord, decisions)
 		}
 		require.True(t, Fits(cycle))
 		require.Positive(t, cycle.LeftOut)
@@ -339,7 +340,7 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 
 func TestASmallClusterIsReadable(t *testing.T) {
 	t.Parallel()
-	in := ClusterInput{Config: api.ClusterConfig{Name: "c"}, State: &fleet.Cluster{LastEpoch: 7}}
+	in := ClusterInput{Config: api.ClusterConfig{Name: "c"}, State: &cluster.Cluster{LastEpoch: 7}}
 	data, err := json.Marshal(in)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"last_epoch":7`, "people read it in Temporal's Web UI")

@@ -9,7 +9,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // firingTime is how Temporal appends the nominal time.
@@ -138,14 +139,14 @@ type TaskPlace struct {
 	// Defaults are what the cluster's tasks have that leave it out.
 	Defaults api.TaskDefaults `json:"defaults,omitzero"`
 	// Types are the cluster's.
-	Types fleet.LaneTypes `json:"types,omitzero"`
+	Types cluster.LaneTypes `json:"types,omitzero"`
 	// DeadLetterRetention is the cluster's.
 	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
 }
 
 // PlaceOf is where a task goes in a cluster with these settings, which have their defaults. id is the shard key of a
 // task without one.
-func PlaceOf(c *api.ClusterConfig, types fleet.LaneTypes, spec api.TaskSpec, id string) TaskPlace {
+func PlaceOf(c *api.ClusterConfig, types cluster.LaneTypes, spec api.TaskSpec, id string) TaskPlace {
 	spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	return TaskPlace{
 		Lane:                Lane(&spec, c.ShardCount(), types.Apart(spec.Type)),
@@ -160,13 +161,13 @@ func PlaceOf(c *api.ClusterConfig, types fleet.LaneTypes, spec api.TaskSpec, id 
 // Opens reports whether tasks must have the lane opened before they wait there.
 func (p *TaskPlace) Opens() bool {
 	_, lane, _ := LaneOfQueue(p.Lane)
-	return fleet.IsOpened(lane)
+	return task.IsOpened(lane)
 }
 
 // OwnType reports whether the lane has tasks of one type only.
 func (p *TaskPlace) OwnType() bool {
 	_, lane, _ := LaneOfQueue(p.Lane)
-	return fleet.IsTypeLane(lane)
+	return task.IsTypeLane(lane)
 }
 
 // ShareTypes moves a task to the lane where it waits with tasks of other types.
@@ -180,7 +181,7 @@ func (p *TaskPlace) Input(id string, spec api.TaskSpec) TaskInput {
 	if n := len(spec.Routes); n > api.DefaultMaxAttempts && spec.Retry.MaxAttempts == 0 {
 		spec.Retry.MaxAttempts = n // each is tried
 	}
-	fleet.PreferOpen(&spec)
+	task.PreferOpen(&spec)
 	p.Defaults.Apply(&spec)
 	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention}
 }

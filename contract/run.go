@@ -8,7 +8,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -67,10 +68,10 @@ func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
 		switch {
 		case t == nil:
 		case api.ValidateID("agent", t.Agent) == nil:
-			lanes = append(lanes, fleet.AgentLane(t.Agent))
+			lanes = append(lanes, task.AgentLane(t.Agent))
 		default:
-			for _, needs := range fleet.LaneNeedsOf(t, false) {
-				if lane := fleet.LaneFor(&needs); len(fleet.CapabilitiesOfLane(lane)) > 0 {
+			for _, needs := range task.LaneNeedsOf(t, false) {
+				if lane := task.LaneFor(&needs); len(task.CapabilitiesOfLane(lane)) > 0 {
 					lanes = append(lanes, lane)
 				}
 			}
@@ -232,7 +233,7 @@ type Evaluated struct {
 	// cluster has shards.
 	Defaults *api.TaskDefaults `json:"defaults,omitempty"`
 	// Types are those of the cluster, when there are Defaults.
-	Types fleet.LaneTypes `json:"types,omitzero"`
+	Types cluster.LaneTypes `json:"types,omitzero"`
 }
 
 // Bytes are those of the outputs and payloads in it.

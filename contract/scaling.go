@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 )
 
 // Workflow types of scaling.
@@ -20,7 +21,7 @@ const (
 
 // Messages of the Cluster workflow for scaling.
 var (
-	ScaleUpdate = Update[ScaleRequest, fleet.ScalingDecision]{"scale"}
+	ScaleUpdate = Update[ScaleRequest, cluster.ScalingDecision]{"scale"}
 	// SpawnUpdate starts one agent, TerminateUpdate stops a chosen one that a spawner started.
 	SpawnUpdate     = Update[RunRequest, ScalingAsked]{"spawn"}
 	TerminateUpdate = Update[TerminateRequest, ScalingAsked]{"terminate"}
@@ -31,7 +32,7 @@ var (
 	PromoteRolloutUpdate = Update[RunRequest, None]{"promote-rollout"}
 	RevertRolloutUpdate  = Update[RunRequest, None]{"revert-rollout"}
 	// ScaledSignal comes from a Scaling workflow.
-	ScaledSignal        = Signal[fleet.ScalingResult]{"scaled"}
+	ScaledSignal        = Signal[scaling.ScalingResult]{"scaled"}
 	SpawnerStartsSignal = Signal[SpawnerStarts]{"spawner-starts"}
 )
 
@@ -40,7 +41,7 @@ var (
 	// SweepScalingActivity looks at the clusters that have scaling on, and asks those where something is to be done.
 	SweepScalingActivity = Activity[None, SweepResult]{"SweepScaling"}
 	// ReadScalingActivity reads what changes every second of the cluster of this name.
-	ReadScalingActivity = Activity[string, fleet.ScalingFacts]{"ReadScaling"}
+	ReadScalingActivity = Activity[string, scaling.ScalingFacts]{"ReadScaling"}
 	// AwaitJoinedActivity watches started agents until they are online.
 	AwaitJoinedActivity = Activity[AwaitJoinedInput, AwaitJoinedResult]{"AwaitJoined"}
 	// RetireActivity has a cluster forget an agent that was stopped for good.
@@ -49,7 +50,7 @@ var (
 	// that can start no agent now answers with an error.
 	FindSpawnerActivity = Activity[None, SpawnerInfo]{"FindSpawner"}
 	// SpawnAgentActivity and TerminateAgentActivity run on the queue of one spawner.
-	SpawnAgentActivity     = Activity[fleet.SpawnSpec, fleet.Spawned]{"SpawnAgent"}
+	SpawnAgentActivity     = Activity[cluster.SpawnSpec, cluster.Spawned]{"SpawnAgent"}
 	TerminateAgentActivity = Activity[TerminateInput, None]{"TerminateAgent"}
 )
 
@@ -86,9 +87,9 @@ func SpawnerOfIdentity(identity string) (name string, ok bool) {
 
 // ScalingInput starts a Scaling workflow, a child of its Cluster.
 type ScalingInput struct {
-	Cluster  string                `json:"cluster"`
-	Number   int64                 `json:"number"`
-	Decision fleet.ScalingDecision `json:"decision"`
+	Cluster  string                  `json:"cluster"`
+	Number   int64                   `json:"number"`
+	Decision cluster.ScalingDecision `json:"decision"`
 	// Starts are the ids of the agents to start; Stops are the agents to stop.
 	Starts []string        `json:"starts,omitempty"`
 	Stops  []StopAgent     `json:"stops,omitempty"`
@@ -132,7 +133,7 @@ func ParseScalingID(id string) (cluster string, number int64, ok bool) {
 // ScaleRequest asks a cluster to decide about the number of its agents.
 type ScaleRequest struct {
 	// Facts are what the cluster does not know itself; nil: it looks itself if it needs them.
-	Facts *fleet.ScalingFacts `json:"facts,omitempty"`
+	Facts *scaling.ScalingFacts `json:"facts,omitempty"`
 	// To is how many agents a person wants; nil: as before.
 	To *int `json:"to,omitempty"`
 }
@@ -209,7 +210,7 @@ type SweepResult struct {
 	// Clusters is how many have scaling on.
 	Clusters int `json:"clusters"`
 	// Acted are the decisions that were carried out, by cluster.
-	Acted map[string]fleet.ScalingDecision `json:"acted,omitempty"`
+	Acted map[string]cluster.ScalingDecision `json:"acted,omitempty"`
 	// Failed are the clusters that could not be looked at, and why.
 	Failed map[string]string `json:"failed,omitempty"`
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/statesync"
 )
 
 // StateSyncWorkflow makes the states of a cluster's members the same. SyncInput → fleet.SyncReport.
@@ -83,8 +83,8 @@ type AgentState struct {
 
 // ReadStatesResult has the hub's agents of the cluster, sorted, and what they have together.
 type ReadStatesResult struct {
-	Agents []AgentState     `json:"agents,omitempty"`
-	Merged []fleet.HeldLine `json:"merged,omitempty"`
+	Agents []AgentState         `json:"agents,omitempty"`
+	Merged []statesync.HeldLine `json:"merged,omitempty"`
 }
 
 // CompareStatesInput says what all should have.

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // TaskInput starts a Task workflow.
@@ -40,7 +40,7 @@ type TaskInput struct {
 type TaskCarried struct {
 	Attempts   []api.Attempt   `json:"attempts,omitempty"`
 	Deliveries int             `json:"deliveries"`
-	Tally      fleet.Tally     `json:"tally"`
+	Tally      task.Tally      `json:"tally"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 	// CheckpointDigest is what the agent that made the checkpoint said of it.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
@@ -192,7 +192,7 @@ type RunTaskInput struct {
 	// PreferAgent gets this attempt if it can: the target of a failover by hand, or whom the cluster's strategy chose.
 	PreferAgent string `json:"prefer_agent,omitempty"`
 	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
-	Tally fleet.Tally `json:"tally,omitzero"`
+	Tally task.Tally `json:"tally,omitzero"`
 	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
 	Elements []api.Element `json:"elements,omitempty"`
 	Element  *int          `json:"element,omitempty"`
@@ -291,8 +291,8 @@ func (r *AttemptReport) Attempt(number int) api.Attempt {
 }
 
 // End is what fleet.Redeliver wants to know of an attempt that brought no result.
-func (r *AttemptReport) End() fleet.AttemptEnd {
-	return fleet.AttemptEnd{
+func (r *AttemptReport) End() task.AttemptEnd {
+	return task.AttemptEnd{
 		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
 		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
 		NotReceived: r.NotReceived, AgentID: r.AgentID,

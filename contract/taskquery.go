@@ -8,7 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and
@@ -78,7 +78,7 @@ func PinnedQuery(agent string) string {
 	return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND (" +
 		Equals("WorkflowType", TaskWorkflow) + " AND " + Equals(AttrAgent.GetName(), agent) + " OR " +
 		Equals("WorkflowType", RunWorkflow) + " AND " +
-		Equals(AttrLabels.GetName(), LaneTerm(fleet.AgentLane(agent))) + ")"
+		Equals(AttrLabels.GetName(), LaneTerm(task.AgentLane(agent))) + ")"
 }
 
 // OpenTaskQuery is TaskQuery for the tasks that have not ended.
@@ -99,13 +99,13 @@ func LaneUsersQuery(cluster, lane string, since time.Time) string {
 // laneUser finds what may wait in a lane that was opened. Tasks of a type with lanes of its own have no LaneTerm of the
 // type: they may have been there before it had.
 func laneUser(lane string) string {
-	taskType, capabilities := fleet.TypeOfLane(lane), fleet.CapabilitiesOfLane(lane)
+	taskType, capabilities := task.TypeOfLane(lane), task.CapabilitiesOfLane(lane)
 	if taskType == "" {
 		return Equals(AttrLabels.GetName(), LaneTerm(lane))
 	}
 	query := Equals(AttrTaskType.GetName(), taskType)
 	if len(capabilities) > 0 {
-		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(fleet.CapabilityLane(capabilities)))
+		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(task.CapabilityLane(capabilities)))
 	}
 	return query
 }
@@ -113,9 +113,9 @@ func laneUser(lane string) string {
 // LaneTasksQuery is the visibility query for the open tasks that may wait in a lane: those that wait for no person.
 func LaneTasksQuery(cluster, lane string) string {
 	query := TaskQuery(&api.TaskFilter{Cluster: cluster, Status: api.TaskQueued})
-	if agent, pinned := fleet.AgentOfLane(lane); pinned {
+	if agent, pinned := task.AgentOfLane(lane); pinned {
 		return query + " AND " + Equals(AttrAgent.GetName(), agent)
-	} else if fleet.IsOpened(lane) {
+	} else if task.IsOpened(lane) {
 		return query + " AND " + laneUser(lane)
 	}
 	return query
@@ -125,8 +125,8 @@ func LaneTasksQuery(cluster, lane string) string {
 func LaneStepsQuery(cluster, lane string) string {
 	query := "(" + Equals("WorkflowType", RunWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
 		Equals(AttrCluster.GetName(), cluster) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	if set := fleet.CapabilitiesOfLane(lane); len(set) > 0 { // of other lanes expressions can decide
-		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(fleet.CapabilityLane(set)))
+	if set := task.CapabilitiesOfLane(lane); len(set) > 0 { // of other lanes expressions can decide
+		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(task.CapabilityLane(set)))
 	}
 	return query
 }

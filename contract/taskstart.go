@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // TaskStart is how the workflow of a task is started, whoever starts it: the gateway, or a schedule's firing.
@@ -30,11 +30,11 @@ func StartOf(id string, spec *api.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
 	}
 	terms := LabelList(spec.Labels)
-	for _, needs := range fleet.LaneNeedsOf(spec, false) {
-		if lane := fleet.LaneFor(&needs); fleet.IsOpened(lane) {
+	for _, needs := range task.LaneNeedsOf(spec, false) {
+		if lane := task.LaneFor(&needs); task.IsOpened(lane) {
 			terms = append(terms, LaneTerm(lane))
-			if needs.Type = spec.Type; fleet.IsFitLane(lane) { // which of the two it waits in may change
-				terms = append(terms, LaneTerm(fleet.LaneFor(&needs)))
+			if needs.Type = spec.Type; task.IsFitLane(lane) { // which of the two it waits in may change
+				terms = append(terms, LaneTerm(task.LaneFor(&needs)))
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func StartOf(id string, spec *api.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrLabels.ValueSet(terms))
 	}
 	memo := map[string]any{}
-	if needs := fleet.CapabilitiesOf(spec); len(needs) > 0 {
+	if needs := task.CapabilitiesOf(spec); len(needs) > 0 {
 		memo[MemoCapabilities] = needs
 	}
 	if !spec.Place.IsZero() {

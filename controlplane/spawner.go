@@ -19,7 +19,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/coolify"
 	"mainstay.dev/mainstay/spawner/docker"
@@ -104,13 +104,13 @@ const spawnTokenLife = 10 * time.Minute
 func SpawnTokens(key []byte, join string) spawner.JoinToken {
 	switch {
 	case len(key) > 0:
-		return func(spec fleet.SpawnSpec) (string, error) {
+		return func(spec cluster.SpawnSpec) (string, error) {
 			var random [access.RandomBytes]byte
 			_, _ = rand.Read(random[:]) // never fails
 			return access.MintSpawn(key, random, spec.Cluster, spec.ID, time.Now().Add(spawnTokenLife)), nil
 		}
 	case join != "":
-		return func(fleet.SpawnSpec) (string, error) { return join, nil }
+		return func(cluster.SpawnSpec) (string, error) { return join, nil }
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	}
 	switch {
 	case len(s.Command) > 0:
-		o.Command = func(fleet.SpawnSpec) []string { return s.Command }
+		o.Command = func(cluster.SpawnSpec) []string { return s.Command }
 	case s.AllowExec:
 		o.Command = SpawnedAgent(agent, o.HubURLs, o.Slots)
 	case local:
@@ -202,8 +202,8 @@ func (o *SpawnerOptions) usePlatform(s *config.Spawner) {
 }
 
 // SpawnedAgent is the command line of an agent that runs commands; run is how it begins.
-func SpawnedAgent(run, hubURLs []string, slots int, more ...string) func(fleet.SpawnSpec) []string {
-	return func(spec fleet.SpawnSpec) []string {
+func SpawnedAgent(run, hubURLs []string, slots int, more ...string) func(cluster.SpawnSpec) []string {
+	return func(spec cluster.SpawnSpec) []string {
 		command := append(slices.Clone(run), "--hub", strings.Join(hubURLs, ","), "--cluster", spec.Cluster,
 			"--id", spec.ID, "--slots", fmt.Sprint(cmp.Or(spec.Slots, slots)), "--allow-exec", "--health", "")
 		for _, capability := range spec.Capabilities {

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo/checksum"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // lookEvery is how long the demo waits for an array until it shows how far it is.
@@ -97,7 +97,7 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) (id
 		if err != nil {
 			return nil, err
 		}
-		if bytes += len(payload); bytes > fleet.MaxItemsBytes && len(request.Items) > 0 {
+		if bytes += len(payload); bytes > task.MaxItemsBytes && len(request.Items) > 0 {
 			if err := send(); err != nil {
 				return nil, err
 			}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -42,7 +42,7 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 		api.ScheduleTimes{Cron: "0 3 * * 7", TimeZone: "Europe/Berlin", StartAt: new(now.AddDate(5, 0, 0))})
 	for _, s := range schedules {
 		what := strings.Join([]string{s.Cron, s.TimeZone, s.Interval.String()}, " ")
-		require.NoError(t, fleet.PlanOf(&s).Validate(now), what)
+		require.NoError(t, schedule.PlanOf(&s).Validate(now), what)
 		spec := store.ScheduleSpec(&s, now)
 		require.Less(t, proto.Size(spec), 16<<10, what)
 		clean := proto.CloneOf(spec)
@@ -50,18 +50,18 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 		require.True(t, proto.Equal(spec, clean), "%s: Temporal gives it back as it was", what)
 		read := store.TimesOf(spec)
 		if s.Interval != 0 {
-			s.Offset = api.Duration(fleet.PlanOf(&s).Phase())
+			s.Offset = api.Duration(schedule.PlanOf(&s).Phase())
 		}
 		if s.StartAt != nil {
-			s.StartAt = new(fleet.PlanOf(&s).Begin())
+			s.StartAt = new(schedule.PlanOf(&s).Begin())
 		}
 		require.Equal(t, s, read, what)
 
 		compiled, err := specs.NewCompiledSpec(spec)
 		require.NoError(t, err, what)
-		want, at := fleet.PlanOf(&s).Next(now, 500), now
+		want, at := schedule.PlanOf(&s).Next(now, 500), now
 		for i, next := range want {
-			if i > 0 && next.Year() > max(now.Year(), fleet.PlanOf(&s).StartAt.Year())+1 {
+			if i > 0 && next.Year() > max(now.Year(), schedule.PlanOf(&s).StartAt.Year())+1 {
 				break // what RenewSchedules tells it in time
 			}
 			told, err := compiled.GetNextTime("", at)
@@ -75,11 +75,11 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 			require.True(t, told.Nominal.IsZero(), what)
 		}
 		// A schedule without a next time ends.
-		last := time.Date(max(now.Year(), fleet.PlanOf(&s).StartAt.Year()), 12, 31, 23, 59, 59, 0, time.UTC)
+		last := time.Date(max(now.Year(), schedule.PlanOf(&s).StartAt.Year()), 12, 31, 23, 59, 59, 0, time.UTC)
 		if s.EndAt == nil {
 			told, err := compiled.GetNextTime("", last)
 			require.NoError(t, err)
-			require.Equal(t, fleet.PlanOf(&s).Next(last, 1)[0], told.Nominal, what)
+			require.Equal(t, schedule.PlanOf(&s).Next(last, 1)[0], told.Nominal, what)
 		}
 	}
 }

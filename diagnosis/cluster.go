@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // Unanswered is the problem of a cluster for which no worker answers.
@@ -23,7 +23,7 @@ func Unanswered(cluster string) api.Problem {
 }
 
 // OfCluster returns the problems of a cluster's members, roles, brake and pauses.
-func OfCluster(c *fleet.Cluster, now time.Time) []api.Problem {
+func OfCluster(c *cluster.Cluster, now time.Time) []api.Problem {
 	var problems []api.Problem
 	add := func(p api.Problem, found bool) {
 		if found {
@@ -58,7 +58,7 @@ func OfCluster(c *fleet.Cluster, now time.Time) []api.Problem {
 }
 
 // SharedIDs are the problems of agent ids that more than one living process uses.
-func SharedIDs(c *fleet.Cluster, rivals []fleet.Rival) []api.Problem {
+func SharedIDs(c *cluster.Cluster, rivals []cluster.Rival) []api.Problem {
 	var problems []api.Problem
 	for i := range first(rivals, namedInProblem) {
 		r := &rivals[i]
@@ -101,7 +101,7 @@ const (
 )
 
 // flapping is about an agent that is lost and comes back again and again. A new process counts anew.
-func flapping(c *fleet.Cluster, m *fleet.Member, now time.Time) (api.Problem, bool) {
+func flapping(c *cluster.Cluster, m *cluster.Member, now time.Time) (api.Problem, bool) {
 	if m.Mistakes < flaps || now.Sub(m.StatusSince) >= steadyAfter || c.Cordons.Of(m.AgentID) != nil {
 		return api.Problem{}, false
 	}
@@ -117,7 +117,7 @@ func flapping(c *fleet.Cluster, m *fleet.Member, now time.Time) (api.Problem, bo
 	}, true
 }
 
-func braked(c *fleet.Cluster, b *fleet.BrakeHold) api.Problem {
+func braked(c *cluster.Cluster, b *cluster.BrakeHold) api.Problem {
 	return api.Problem{
 		Severity: api.SeverityCritical,
 		Kind:     api.ProblemBrake,
@@ -132,7 +132,7 @@ func braked(c *fleet.Cluster, b *fleet.BrakeHold) api.Problem {
 }
 
 // pausedPart names what a pause holds back.
-func pausedPart(c *fleet.Cluster, p *fleet.Pause) string {
+func pausedPart(c *cluster.Cluster, p *cluster.Pause) string {
 	if p.Lane == "" {
 		return "cluster " + c.Config.Name
 	}
@@ -140,8 +140,8 @@ func pausedPart(c *fleet.Cluster, p *fleet.Pause) string {
 }
 
 // missingAgents is about agents that are lost or do not answer, and about too few of them.
-func missingAgents(c *fleet.Cluster) (api.Problem, bool) {
-	var lost, suspect []*fleet.Member
+func missingAgents(c *cluster.Cluster) (api.Problem, bool) {
+	var lost, suspect []*cluster.Member
 	var from time.Time
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -182,7 +182,7 @@ func missingAgents(c *fleet.Cluster) (api.Problem, bool) {
 	return p, true
 }
 
-func whatIsMissing(c *fleet.Cluster, status api.ClusterStatus, lost, suspect int) string {
+func whatIsMissing(c *cluster.Cluster, status api.ClusterStatus, lost, suspect int) string {
 	name, online := c.Config.Name, c.OnlineCount()
 	switch {
 	case online == 0:
@@ -207,8 +207,8 @@ func agentsAre(n int, cluster, how string) string {
 	return fmt.Sprintf("%s of cluster %s %s %s", api.Count(n, "agent"), cluster, api.Plural(n, "is", "are"), how)
 }
 
-func whyMissing(lost, suspect []*fleet.Member) string {
-	reason := func(members []*fleet.Member, how string) string {
+func whyMissing(lost, suspect []*cluster.Member) string {
+	reason := func(members []*cluster.Member, how string) string {
 		if len(members) == 0 {
 			return ""
 		}
@@ -221,7 +221,7 @@ func whyMissing(lost, suspect []*fleet.Member) string {
 	return api.Reasons(reason(lost, "lost"), reason(suspect, "not answering"))
 }
 
-func whatToDoAboutMissing(c *fleet.Cluster, lost, suspect int) string {
+func whatToDoAboutMissing(c *cluster.Cluster, lost, suspect int) string {
 	const startAgain = "Look at their hosts and start them again; an agent that comes back takes its place at once. " +
 		"Forget one that will not come back: mainstay agent forget ID"
 	switch {
@@ -239,11 +239,11 @@ func whatToDoAboutMissing(c *fleet.Cluster, lost, suspect int) string {
 	return startAgents(c)
 }
 
-func startAgents(c *fleet.Cluster) string {
+func startAgents(c *cluster.Cluster) string {
 	return "Start agents: mainstay agent run --cluster " + c.Config.Name
 }
 
-func idsOf(members []*fleet.Member) []string {
+func idsOf(members []*cluster.Member) []string {
 	var ids []string
 	for _, m := range members {
 		ids = append(ids, m.AgentID)
@@ -253,7 +253,7 @@ func idsOf(members []*fleet.Member) []string {
 
 // noAgentAtAll is about a cluster that needs a leader or owners of shards and has no agent, while its settings ask for
 // none. Its tasks wait until an agent comes.
-func noAgentAtAll(c *fleet.Cluster) (api.Problem, bool) {
+func noAgentAtAll(c *cluster.Cluster) (api.Problem, bool) {
 	if len(c.Members) > 0 || c.Status() != api.ClusterHealthy {
 		return api.Problem{}, false
 	}
@@ -271,7 +271,7 @@ func noAgentAtAll(c *fleet.Cluster) (api.Problem, bool) {
 }
 
 // noLeader is about a cluster that has online agents and no leader.
-func noLeader(c *fleet.Cluster, now time.Time) (api.Problem, bool) {
+func noLeader(c *cluster.Cluster, now time.Time) (api.Problem, bool) {
 	led := c.Leader != "" && !c.LeaderLost()
 	if c.Config.ReplicationMode != api.ActivePassive || led || c.OnlineCount() == 0 {
 		return api.Problem{}, false
@@ -289,7 +289,7 @@ func noLeader(c *fleet.Cluster, now time.Time) (api.Problem, bool) {
 }
 
 // noOwner is about shards that no agent serves although there are online agents.
-func noOwner(c *fleet.Cluster) (api.Problem, bool) {
+func noOwner(c *cluster.Cluster) (api.Problem, bool) {
 	var without []string
 	for i := range c.Shards {
 		if c.Shards[i].Owner == "" {
@@ -313,8 +313,8 @@ func noOwner(c *fleet.Cluster) (api.Problem, bool) {
 
 // cordoned is about agents that a person or scaling keeps from being given work. Agents that healing took out of
 // service belong to the problems of their health.
-func cordoned(c *fleet.Cluster) (api.Problem, bool) {
-	byHealing := func(k fleet.Cordon) bool { return k.ByHealing(c.Config.Name) }
+func cordoned(c *cluster.Cluster) (api.Problem, bool) {
+	byHealing := func(k cluster.Cordon) bool { return k.ByHealing(c.Config.Name) }
 	cordons := slices.DeleteFunc(slices.Clone(c.Cordons), byHealing)
 	if len(cordons) == 0 {
 		return api.Problem{}, false

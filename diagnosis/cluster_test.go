@@ -7,18 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 func TestOfCluster(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	now := since.Add(time.Minute)
-	member := func(id string, s api.AgentStatus, reason string) fleet.Member {
-		return fleet.Member{AgentID: id, Status: s, StatusSince: since, StatusReason: reason,
+	member := func(id string, s api.AgentStatus, reason string) cluster.Member {
+		return cluster.Member{AgentID: id, Status: s, StatusSince: since, StatusReason: reason,
 			AgentProfile: api.AgentProfile{MaxTasks: 2}, Epoch: 1}
 	}
-	online := func(id string) fleet.Member { return member(id, api.AgentOnline, "") }
+	online := func(id string) cluster.Member { return member(id, api.AgentOnline, "") }
 	lost := member("lost", api.AgentOffline, "its host is gone")
 	type told struct {
 		severity        api.Severity
@@ -26,36 +26,36 @@ func TestOfCluster(t *testing.T) {
 		what, why, todo string
 	}
 	for name, c := range map[string]struct {
-		cluster fleet.Cluster
+		cluster cluster.Cluster
 		want    []told
 	}{
 		"empty and wanted so": {},
 		"never had a leader": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}},
 			want: []told{{api.SeverityWarning, api.ProblemNoLeader, "cluster c has no agent, and so no leader", "",
 				"mainstay cluster delete c"}},
 		},
 		"never had an owner": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 1},
-				Shards: []fleet.ShardOwner{{}}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 1},
+				Shards: []cluster.ShardOwner{{}}},
 			want: []told{{api.SeverityWarning, api.ProblemNoOwner, "cluster c has no agent, and so no owner", "",
 				"mainstay agent run --cluster c"}},
 		},
 		"a leader wanted, and agents too": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive, MinAgents: 1}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive, MinAgents: 1}},
 			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "",
 				"mainstay agent run --cluster c"}},
 		},
-		"as it should be": {cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1, DesiredAgents: 2},
-			Members: []fleet.Member{online("a"), online("b")}}},
+		"as it should be": {cluster: cluster.Cluster{Config: api.ClusterConfig{MinAgents: 1, DesiredAgents: 2},
+			Members: []cluster.Member{online("a"), online("b")}}},
 		"one lost": {
-			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), lost}},
+			cluster: cluster.Cluster{Members: []cluster.Member{online("a"), lost}},
 			want: []told{{api.SeverityWarning, api.ProblemAgents, "1 agent of cluster c is lost", "lost lost: its host is gone",
 				"Their work has moved"}},
 		},
 		"one flaps, and others have settled": {
-			cluster: fleet.Cluster{
-				Members: []fleet.Member{online("a"),
+			cluster: cluster.Cluster{
+				Members: []cluster.Member{online("a"),
 					{AgentID: "f", Status: api.AgentOnline, StatusSince: since, Mistakes: 3},
 					{AgentID: "s", Status: api.AgentOnline, StatusSince: now.Add(-steadyAfter), Mistakes: 30},
 					{AgentID: "t", Status: api.AgentOnline, StatusSince: since, Mistakes: 2}},
@@ -64,59 +64,59 @@ func TestOfCluster(t *testing.T) {
 				"mainstay agent maintenance f on"}},
 		},
 		"fewer than desired": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{DesiredAgents: 3},
-				Members: []fleet.Member{online("a"), member("s", api.AgentSuspect, "")}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{DesiredAgents: 3},
+				Members: []cluster.Member{online("a"), member("s", api.AgentSuspect, "")}},
 			want: []told{{api.SeverityWarning, api.ProblemAgents, "cluster c has 1 of 3 desired agents online",
 				"s not answering", ""}},
 		},
 		"fewer than needed": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 2},
-				Members: []fleet.Member{online("a"), lost}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{MinAgents: 2},
+				Members: []cluster.Member{online("a"), lost}},
 			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has 1 agent online; at least 2 are needed",
 				"lost", "Their work has moved"}},
 		},
 		"none": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{MinAgents: 1}},
 			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "",
 				"mainstay agent run --cluster c"}},
 		},
 		"none, and scaling is at it": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1,
+			cluster: cluster.Cluster{Config: api.ClusterConfig{MinAgents: 1,
 				Scaling: api.ScalingPolicy{Mode: api.ScalingManual}}},
 			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "", "Scaling starts"}},
 		},
 		"none, and scaling cannot help": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{MinAgents: 1,
+			cluster: cluster.Cluster{Config: api.ClusterConfig{MinAgents: 1,
 				Scaling: api.ScalingPolicy{Mode: api.ScalingManual}},
-				Scaling: &fleet.ScalingState{Blocked: &api.ScalingBlocked{Reason: "no spawner"}}},
+				Scaling: &cluster.ScalingState{Blocked: &api.ScalingBlocked{Reason: "no spawner"}}},
 			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent",
 				"scaling cannot start agents: no spawner", "mainstay agent run --cluster c"}},
 		},
 		"all lost": {
-			cluster: fleet.Cluster{Members: []fleet.Member{lost}},
+			cluster: cluster.Cluster{Members: []cluster.Member{lost}},
 			want: []told{{api.SeverityCritical, api.ProblemAgents, "cluster c has no online agent", "lost",
 				"waits in its lanes"}},
 		},
 		"no leader": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
-				Members: []fleet.Member{online("a")}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
+				Members: []cluster.Member{online("a")}},
 			want: []told{{api.SeverityCritical, api.ProblemNoLeader, "cluster c has no leader", "", ""}},
 		},
 		"no leader yet": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
-				Members: []fleet.Member{online("a")}, LeaderFreeAt: now.Add(time.Second)},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
+				Members: []cluster.Member{online("a")}, LeaderFreeAt: now.Add(time.Second)},
 			want: []told{{api.SeverityWarning, api.ProblemNoLeader, "cluster c has no leader", "2026-11-21T12:01:01Z", ""}},
 		},
 		"a shard without owner": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 2},
-				Members: []fleet.Member{online("a")}, Shards: []fleet.ShardOwner{{Owner: "a", Epoch: 2}, {}}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 2},
+				Members: []cluster.Member{online("a")}, Shards: []cluster.ShardOwner{{Owner: "a", Epoch: 2}, {}}},
 			want: []told{{api.SeverityCritical, api.ProblemNoOwner, "1 shard of cluster c has no owner", "shard 1", ""}},
 		},
 		"braked, paused, drained": {
-			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), member("d", api.AgentDraining, "")},
-				Brakes:  fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h", Since: since, Lost: 4}}},
-				Pauses:  []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}},
-				Cordons: []fleet.Cordon{{AgentID: "d", Status: api.AgentDraining, Since: since, Reason: "new disk"}}},
+			cluster: cluster.Cluster{Members: []cluster.Member{online("a"), member("d", api.AgentDraining, "")},
+				Brakes:  cluster.Brakes{BrakeHolds: []cluster.BrakeHold{{Hub: "h", Since: since, Lost: 4}}},
+				Pauses:  []cluster.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}},
+				Cordons: []cluster.Cordon{{AgentID: "d", Status: api.AgentDraining, Since: since, Reason: "new disk"}}},
 			want: []told{
 				{api.SeverityCritical, api.ProblemBrake, "4 agents of cluster c vanished at once", "hub h", "release the brake"},
 				{api.SeverityWarning, api.ProblemAgents, "cluster c is degraded", "", ""},
@@ -165,13 +165,13 @@ func TestOfLane(t *testing.T) {
 		"nobody is large enough": {lane: LaneFacts{Lane: "fit/b6c11bc8bd78f8e1", Depth: 1}, severity: api.SeverityWarning,
 			what: "which no online agent serves", todo: "ask for resources that no online agent has"},
 		"nobody handles its type": {lane: LaneFacts{Lane: "type/sing", Depth: 2, Needs: &api.LaneNeeds{Type: "sing"},
-			In: &fleet.Cluster{Config: api.ClusterConfig{Name: "c"},
-				Members: []fleet.Member{{AgentID: "a", Status: api.AgentOnline,
+			In: &cluster.Cluster{Config: api.ClusterConfig{Name: "c"},
+				Members: []cluster.Member{{AgentID: "a", Status: api.AgentOnline,
 					AgentProfile: api.AgentProfile{TaskTypes: []string{"build"}}}}}},
 			severity: api.SeverityWarning, kind: api.ProblemUnhandled, what: "2 tasks of type sing in cluster c: no agent handles it",
 			todo: "Start an agent that handles it"},
 		"its agents are gone": {lane: LaneFacts{Lane: "type/sing", Depth: 1, Needs: &api.LaneNeeds{Type: "sing"},
-			In: &fleet.Cluster{}}, severity: api.SeverityWarning, kind: api.ProblemNotServed, what: "1 task waits in lane type/sing",
+			In: &cluster.Cluster{}}, severity: api.SeverityWarning, kind: api.ProblemNotServed, what: "1 task waits in lane type/sing",
 			todo: "Start an agent that handles type sing"},
 		"nobody at all": {lane: LaneFacts{Lane: "default", Depth: 1}, severity: api.SeverityCritical,
 			what: "no online agent serves", todo: "Start an agent"},

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 const (
@@ -29,7 +30,7 @@ func (r ScheduleRun) runs() bool { return !r.Missing && !r.Paused }
 
 // OfHealing is about agents of the clusters that are unhealthy for longer than healing needs, and about what keeps
 // healing from acting on them. It asks the same decision as a healing cycle does.
-func OfHealing(clusters []fleet.ClusterFacts, run ScheduleRun, now time.Time) []api.Problem {
+func OfHealing(clusters []healing.ClusterFacts, run ScheduleRun, now time.Time) []api.Problem {
 	var problems []api.Problem
 	wanted, said := 0, false
 	for i := range clusters {
@@ -75,8 +76,8 @@ type unhealthyGroup struct {
 
 // unhealthyAgents is about agents that are given work although they should not be. While the brake holds, its own
 // problem covers them.
-func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []api.Problem {
-	c, interesting := fleet.ExamineForHealing(f, now)
+func unhealthyAgents(f *healing.ClusterFacts, run ScheduleRun, now time.Time) []api.Problem {
+	c, interesting := healing.ExamineForHealing(f, now)
 	if !interesting || c.Braked {
 		return nil
 	}
@@ -85,7 +86,7 @@ func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []ap
 	c.Policy.Mode, c.Policy.MaxActions, c.Wanted = api.HealingOn, len(c.Agents)+1, 0
 	patience := max(leastPatience, c.Policy.Patience.Std()+2*c.Policy.CycleInterval.Std())
 	var groups []unhealthyGroup
-	for _, d := range fleet.DecideHealing(&c, now) {
+	for _, d := range healing.DecideHealing(&c, now) {
 		onAgent := d.Type == api.HealFailover || d.Type == api.HealDrain || d.Type == api.HealReduce
 		if !onAgent || d.Verdict == api.HealWait {
 			continue
@@ -159,7 +160,7 @@ var aboutOne = strings.NewReplacer("their hosts and logs", "its host and log", "
 	"drain them", "drain it", "their work", "its work", "Repair them", "Repair it")
 
 // problem puts a group into words.
-func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) api.Problem {
+func (g *unhealthyGroup) problem(f *healing.ClusterFacts) api.Problem {
 	worst, from, n := g.found[0].Facts, g.found[0].Facts.Since, len(g.found)
 	p := api.Problem{Severity: api.SeverityWarning, Kind: g.kind, Cluster: f.Config.Name, Count: int64(n), Do: g.todo}
 	for i := range g.found {
@@ -194,8 +195,8 @@ func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) api.Problem {
 }
 
 // noneWorks reports whether every agent that is given work does it badly or not at all.
-func noneWorks(f *fleet.ClusterFacts) bool {
-	return !slices.ContainsFunc(f.Members, func(m fleet.Member) bool {
+func noneWorks(f *healing.ClusterFacts) bool {
+	return !slices.ContainsFunc(f.Members, func(m cluster.Member) bool {
 		return m.Status == api.AgentOnline && !m.HealthLevel().WorseThan(api.HealthWarning)
 	})
 }
@@ -208,7 +209,7 @@ func levelWords(l api.HealthLevel) string {
 }
 
 // outByHealing is about agents that healing took out of service: only healing gives them work again by itself.
-func outByHealing(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) (api.Problem, bool) {
+func outByHealing(f *healing.ClusterFacts, run ScheduleRun, now time.Time) (api.Problem, bool) {
 	p := api.Problem{Severity: api.SeverityNotice, Kind: api.ProblemHealth, Cluster: f.Config.Name}
 	ill := 0
 	for i := range f.Cordons {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -15,14 +16,14 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // unwellCluster has agents of these levels, all so for a while; an empty level is a healthy agent.
 func unwellCluster(
 	now time.Time, mode api.HealingMode, lasts time.Duration, levels ...api.HealthLevel,
-) fleet.ClusterFacts {
-	f := fleet.ClusterFacts{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c",
+) healing.ClusterFacts {
+	f := healing.ClusterFacts{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c",
 		SelfHealing: api.HealingPolicy{Mode: mode}}.WithDefaults()}}
 	for i, level := range levels {
-		m := fleet.Member{AgentID: string(rune('a' + i)), Status: api.AgentOnline, StatusSince: now.Add(-time.Hour),
+		m := cluster.Member{AgentID: string(rune('a' + i)), Status: api.AgentOnline, StatusSince: now.Add(-time.Hour),
 			Hub: "h", AgentProfile: api.AgentProfile{MaxTasks: 4}, Epoch: 1}
 		if level != "" {
-			m.Health = &fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: now.Add(-lasts)}
+			m.Health = &cluster.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: now.Add(-lasts)}
 		}
 		f.Members = append(f.Members, m)
 	}
@@ -30,9 +31,9 @@ func unwellCluster(
 }
 
 // takeOut puts an agent into maintenance, by the given drain or by hand.
-func takeOut(c *fleet.Cluster, agent string, at time.Time, drain string) {
+func takeOut(c *cluster.Cluster, agent string, at time.Time, drain string) {
 	c.Member(agent).Status = api.AgentMaintenance
-	c.Cordons = append(c.Cordons, fleet.Cordon{AgentID: agent, Status: api.AgentMaintenance, Since: at, Drain: drain})
+	c.Cordons = append(c.Cordons, cluster.Cordon{AgentID: agent, Status: api.AgentMaintenance, Since: at, Drain: drain})
 }
 
 func TestOfHealing(t *testing.T) {
@@ -44,12 +45,15 @@ func TestOfHealing(t *testing.T) {
 		kind            api.ProblemKind
 		what, why, todo string
 	}
-	of := func(mode api.HealingMode, lasts time.Duration, levels ...api.HealthLevel) fleet.ClusterFacts {
+	of := func(mode api.HealingMode, lasts time.Duration, levels ...api.HealthLevel) healing.ClusterFacts {
 		return unwellCluster(now, mode, lasts, levels...)
 	}
-	with := func(f fleet.ClusterFacts, change func(*fleet.ClusterFacts)) fleet.ClusterFacts { change(&f); return f }
+	with := func(f healing.ClusterFacts, change func(*healing.ClusterFacts)) healing.ClusterFacts {
+		change(&f)
+		return f
+	}
 	for name, c := range map[string]struct {
-		cluster fleet.ClusterFacts
+		cluster healing.ClusterFacts
 		run     ScheduleRun
 		want    []told
 	}{
@@ -97,25 +101,25 @@ func TestOfHealing(t *testing.T) {
 			want: []told{{api.SeverityWarning, api.ProblemHealing,
 				"agent b of cluster c shows warnings, and healing is in dry run", "disk errors", ""}}},
 		"the brake holds": {cluster: with(of(api.HealingOn, old, "", api.HealthCritical),
-			func(f *fleet.ClusterFacts) { f.BrakeHolds = []fleet.BrakeHold{{Hub: "h"}} })},
+			func(f *healing.ClusterFacts) { f.BrakeHolds = []cluster.BrakeHold{{Hub: "h"}} })},
 		"an operator's agent is ill": {cluster: with(of(api.HealingOn, old, "", api.HealthCritical),
-			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now, "") })},
+			func(f *healing.ClusterFacts) { takeOut(&f.Cluster, "b", now, "") })},
 		"load is reduced already": {cluster: with(of(api.HealingOn, old, "", api.HealthWarning),
-			func(f *fleet.ClusterFacts) {
-				f.Reductions = []fleet.LoadReduction{{AgentID: "b"}}
+			func(f *healing.ClusterFacts) {
+				f.Reductions = []cluster.LoadReduction{{AgentID: "b"}}
 			})},
 		"taken out": {cluster: with(of(api.HealingOn, ripe, "", api.HealthDegraded),
-			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Minute), "c:healing-b-1") }),
+			func(f *healing.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Minute), "c:healing-b-1") }),
 			want: []told{{api.SeverityNotice, api.ProblemHealth, "healing took agent b of cluster c out of service", "disk errors",
 				""}}},
 		"taken out long ago": {cluster: with(of(api.HealingOn, old, "", api.HealthDegraded),
-			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
+			func(f *healing.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
 			want: []told{{api.SeverityWarning, api.ProblemHealth, "healing took agent b", "disk errors", "look at its host"}}},
 		"taken out, and well again": {cluster: with(of(api.HealingOn, ripe, "", ""),
-			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
+			func(f *healing.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
 			want: []told{{api.SeverityNotice, api.ProblemHealth, "healing took agent b", "healthy again", ""}}},
 		"taken out, and paused": {cluster: with(of(api.HealingOn, ripe, "", ""),
-			func(f *fleet.ClusterFacts) {
+			func(f *healing.ClusterFacts) {
 				takeOut(&f.Cluster, "b", now.Add(-time.Minute),
 					"c:healing-b-1")
 			}), run: ScheduleRun{Paused: true},
@@ -124,7 +128,7 @@ func TestOfHealing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			problems := OfHealing([]fleet.ClusterFacts{c.cluster}, c.run, now)
+			problems := OfHealing([]healing.ClusterFacts{c.cluster}, c.run, now)
 			Sort(problems)
 			require.Len(t, problems, len(c.want), "%+v", problems)
 			for i, want := range c.want {

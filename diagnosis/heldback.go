@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // WhyRetryWait says until when a task waits before its next attempt, and why; nil: it is not known until when.
@@ -39,7 +39,7 @@ const ForOthers = "its cluster is for others now: it fails as soon as an agent o
 
 // WhyOfferedAgain says why no agent of the cluster could run a task when it was last offered, and when it is offered
 // again; "" when one can by now.
-func WhyOfferedAgain(c *fleet.Cluster, t *UnhandledTask, next *time.Time) string {
+func WhyOfferedAgain(c *cluster.Cluster, t *UnhandledTask, next *time.Time) string {
 	why := WhyUnhandled(c, t)
 	if why != "" && next != nil {
 		why += "; it is offered again at " + clockTime(*next)

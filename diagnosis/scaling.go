@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 )
 
 // OfScaling is about agents that scaling cannot start or stop, and about work that waits because the cluster may have
 // no more agents. facts are nil when they are not known; oldest is how long the first task has waited.
-func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration, now time.Time) []api.Problem {
+func OfScaling(c *cluster.Cluster, facts *scaling.ScalingFacts, oldest time.Duration, now time.Time) []api.Problem {
 	if !c.Config.Scaling.On() || len(c.BrakeHolds) > 0 {
 		return nil
 	}
@@ -27,8 +28,8 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 			Do:       todo,
 		})
 	}
-	decision := fleet.DecideScaling(c, facts, now)
-	var state fleet.ScalingState
+	decision := scaling.DecideScaling(c, facts, now)
+	var state cluster.ScalingState
 	if c.Scaling != nil {
 		state = *c.Scaling
 	}

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // UnhandledTask is an open task that no agent could run when it was last offered.
@@ -24,11 +25,11 @@ type UnhandledTask struct {
 const typesNamed = 8
 
 // runs reports whether a member can run the task at all.
-func (t *UnhandledTask) runs(m *fleet.Member) bool {
-	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety) && fleet.FitsOn(&t.Place, m.Resources)
+func (t *UnhandledTask) runs(m *cluster.Member) bool {
+	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety) && task.FitsOn(&t.Place, m.Resources)
 }
 
-func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
+func (t *UnhandledTask) handledBy(m *cluster.Member) bool {
 	return api.HasAll(m.Capabilities, t.Capabilities) && m.Handles(t.Type)
 }
 
@@ -40,7 +41,7 @@ func (t *UnhandledTask) group() string {
 
 // OfUnhandled is about those of the tasks that no agent of the cluster can run as it is now, one problem for each type,
 // pinned agent and set of capabilities. Where no agent may take them at all, other problems say so.
-func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []api.Problem {
+func OfUnhandled(c *cluster.Cluster, tasks []UnhandledTask) []api.Problem {
 	var problems []api.Problem
 	const handled = -1
 	index := map[string]int{} // of a group's problem, or handled
@@ -76,24 +77,24 @@ func named(p *api.Problem) {
 }
 
 // WhyUnhandled says why no agent of the cluster can run a task; "" if one can, or if none may take it at all.
-func WhyUnhandled(c *fleet.Cluster, t *UnhandledTask) string {
+func WhyUnhandled(c *cluster.Cluster, t *UnhandledTask) string {
 	p, _ := unhandled(c, t)
 	return api.Reasons(p.What, p.Why)
 }
 
 // Blocked reports whether no agent that may be given a task can run it, however busy they are.
-func Blocked(c *fleet.Cluster, t *UnhandledTask) bool {
+func Blocked(c *cluster.Cluster, t *UnhandledTask) bool {
 	return !slices.ContainsFunc(takersOf(c, t), t.runs)
 }
 
 // unhandled is the problem of one task. Its What says only which agents do not handle the task.
-func unhandled(c *fleet.Cluster, t *UnhandledTask) (api.Problem, bool) {
+func unhandled(c *cluster.Cluster, t *UnhandledTask) (api.Problem, bool) {
 	takers := takersOf(c, t)
 	if len(takers) == 0 || slices.ContainsFunc(takers, t.runs) {
 		return api.Problem{}, false
 	}
 	handling := only(takers, t.handledBy)
-	fitting := only(handling, func(m *fleet.Member) bool { return fleet.FitsOn(&t.Place, m.Resources) })
+	fitting := only(handling, func(m *cluster.Member) bool { return task.FitsOn(&t.Place, m.Resources) })
 	p := api.Problem{
 		Severity: api.SeverityWarning,
 		Kind:     api.ProblemUnhandled,
@@ -106,12 +107,12 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (api.Problem, bool) {
 	if len(t.Capabilities) > 0 {
 		required = capabilityWords(t.Capabilities)
 		if c.Config.ReplicationMode != api.Sharded {
-			p.Lane = fleet.CapabilityLane(t.Capabilities)
+			p.Lane = task.CapabilityLane(t.Capabilities)
 		}
 	}
 	only := ""
 	if t.Agent != "" {
-		only, p.Lane, p.Agents = "agent "+t.Agent, fleet.AgentLane(t.Agent), []string{t.Agent}
+		only, p.Lane, p.Agents = "agent "+t.Agent, task.AgentLane(t.Agent), []string{t.Agent}
 	} else if c.Config.ReplicationMode == api.ActivePassive {
 		only = "the leader " + takers[0].AgentID
 	}
@@ -145,12 +146,12 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (api.Problem, bool) {
 }
 
 // takersOf are the members that may take a task as far as its lane is concerned.
-func takersOf(c *fleet.Cluster, t *UnhandledTask) []*fleet.Member {
+func takersOf(c *cluster.Cluster, t *UnhandledTask) []*cluster.Member {
 	if t.Agent == "" && c.Config.ReplicationMode == api.ActivePassive {
-		return c.ServersOf(fleet.DefaultLane, t.Capabilities)
+		return c.ServersOf(task.DefaultLane, t.Capabilities)
 	}
 	anyone := c.Config.ReplicationMode == api.Sharded
-	var takers []*fleet.Member
+	var takers []*cluster.Member
 	for i := range c.Members {
 		m := &c.Members[i]
 		if m.Serving() && (m.AgentID == t.Agent || t.Agent == "" &&
@@ -162,7 +163,7 @@ func takersOf(c *fleet.Cluster, t *UnhandledTask) []*fleet.Member {
 }
 
 // whyUnhandled names an agent that would run the task if it could be given it, or else what the takers handle.
-func whyUnhandled(c *fleet.Cluster, t *UnhandledTask, takers []*fleet.Member) string {
+func whyUnhandled(c *cluster.Cluster, t *UnhandledTask, takers []*cluster.Member) string {
 	for i := range c.Members {
 		m := &c.Members[i]
 		switch {

@@ -8,52 +8,52 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 func TestOfUnhandled(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	member := func(id string, s api.AgentStatus, types ...string) fleet.Member {
-		return fleet.Member{AgentID: id, Status: s, StatusSince: since,
+	member := func(id string, s api.AgentStatus, types ...string) cluster.Member {
+		return cluster.Member{AgentID: id, Status: s, StatusSince: since,
 			AgentProfile: api.AgentProfile{MaxTasks: 2, TaskTypes: types}, Epoch: 1}
 	}
-	able := func(m fleet.Member, capabilities ...string) fleet.Member { m.Capabilities = capabilities; return m }
+	able := func(m cluster.Member, capabilities ...string) cluster.Member { m.Capabilities = capabilities; return m }
 	echo, render := member("a", api.AgentOnline, "echo"), member("b", api.AgentOnline, "render", "echo")
 	resize := UnhandledTask{Type: "resize", Since: since}
 	pinned := UnhandledTask{Type: "resize", Agent: "a", Since: since}
 	gpu := UnhandledTask{Type: "resize", Capabilities: []string{"gpu"}, Since: since}
 	const offered = ", or cancel them: they are offered again and again until they expire."
 	for name, c := range map[string]struct {
-		cluster         fleet.Cluster
+		cluster         cluster.Cluster
 		tasks           []UnhandledTask
 		what, why, todo []string
 	}{
-		"nothing waits": {cluster: fleet.Cluster{Members: []fleet.Member{echo}}},
-		"an agent came that handles it": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
+		"nothing waits": {cluster: cluster.Cluster{Members: []cluster.Member{echo}}},
+		"an agent came that handles it": {cluster: cluster.Cluster{Members: []cluster.Member{echo,
 			member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
-		"one that may be back": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
+		"one that may be back": {cluster: cluster.Cluster{Members: []cluster.Member{echo,
 			member("r", api.AgentSuspect, "resize")}}, tasks: []UnhandledTask{resize}},
-		"one that handles any": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
+		"one that handles any": {cluster: cluster.Cluster{Members: []cluster.Member{echo,
 			member("r", api.AgentOnline)}}, tasks: []UnhandledTask{resize}},
-		"no agent at all": {cluster: fleet.Cluster{Members: []fleet.Member{member("a",
+		"no agent at all": {cluster: cluster.Cluster{Members: []cluster.Member{member("a",
 			api.AgentOffline, "echo")}}, tasks: []UnhandledTask{resize}},
-		"its agent is away": {cluster: fleet.Cluster{Members: []fleet.Member{member("a",
+		"its agent is away": {cluster: cluster.Cluster{Members: []cluster.Member{member("a",
 			api.AgentOffline, "echo"), render}}, tasks: []UnhandledTask{pinned}},
-		"nobody has the capability": {cluster: fleet.Cluster{Members: []fleet.Member{echo}},
+		"nobody has the capability": {cluster: cluster.Cluster{Members: []cluster.Member{echo}},
 			tasks: []UnhandledTask{gpu}},
-		"a capable one handles it": {cluster: fleet.Cluster{Members: []fleet.Member{echo,
+		"a capable one handles it": {cluster: cluster.Cluster{Members: []cluster.Member{echo,
 			able(member("r", api.AgentOnline, "resize"), "gpu")}}, tasks: []UnhandledTask{gpu}},
-		"the leader handles it":            {cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "r", LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
-		"an owner of a shard may be right": {cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded}, Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+		"the leader handles it":            {cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "r", LeaderEpoch: 2, Members: []cluster.Member{echo, member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+		"an owner of a shard may be right": {cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded}, Members: []cluster.Member{echo, member("r", api.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
 		"one": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo}}, tasks: []UnhandledTask{resize},
+			cluster: cluster.Cluster{Members: []cluster.Member{echo}}, tasks: []UnhandledTask{resize},
 			what: []string{"1 task of type resize in cluster c: no agent handles it"},
 			why:  []string{"agent a handles echo"},
 			todo: []string{"Start an agent that handles it" + offered},
 		},
 		"several, of two types": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, render}},
+			cluster: cluster.Cluster{Members: []cluster.Member{echo, render}},
 			tasks: []UnhandledTask{{Type: "resize", Since: since.Add(time.Minute)}, {Type: "crop", Since: since},
 				resize, {Type: "echo"}, {Type: "resize"}},
 			what: []string{"3 tasks of type resize in cluster c: no agent handles it",
@@ -63,7 +63,7 @@ func TestOfUnhandled(t *testing.T) {
 			todo: []string{"Start an agent that handles it" + offered, "Start an agent that handles it" + offered},
 		},
 		"many other types": {
-			cluster: fleet.Cluster{Members: []fleet.Member{member("a", api.AgentOnline, "t1", "t2", "t3", "t4", "t5",
+			cluster: cluster.Cluster{Members: []cluster.Member{member("a", api.AgentOnline, "t1", "t2", "t3", "t4", "t5",
 				"t6", "t7", "t8", "t9", "u1")}},
 			tasks: []UnhandledTask{resize},
 			what:  []string{"1 task of type resize in cluster c: no agent handles it"},
@@ -71,28 +71,28 @@ func TestOfUnhandled(t *testing.T) {
 			todo:  []string{"Start an agent that handles it" + offered},
 		},
 		"who would is offline": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", api.AgentOffline, "resize")}},
+			cluster: cluster.Cluster{Members: []cluster.Member{echo, member("r", api.AgentOffline, "resize")}},
 			tasks:   []UnhandledTask{resize},
 			what:    []string{"1 task of type resize in cluster c: no agent handles it"},
 			why:     []string{"agent r would, but it is offline since 2026-11-21T12:00:00Z"},
 			todo:    []string{"Start an agent that handles it" + offered},
 		},
 		"pinned": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}},
+			cluster: cluster.Cluster{Members: []cluster.Member{echo, member("r", api.AgentOnline, "resize")}},
 			tasks:   []UnhandledTask{pinned},
 			what:    []string{"1 task of type resize in cluster c: agent a does not handle it"},
 			why:     []string{"agent a handles echo"},
 			todo:    []string{"Give agent a a handler for it, or cancel them: they are offered to it again and again until they expire."},
 		},
 		"pinned, with a capability": {
-			cluster: fleet.Cluster{Members: []fleet.Member{member("a", api.AgentOnline, "resize")}},
+			cluster: cluster.Cluster{Members: []cluster.Member{member("a", api.AgentOnline, "resize")}},
 			tasks:   []UnhandledTask{{Type: "resize", Agent: "a", Capabilities: []string{"gpu"}, Since: since}},
 			what:    []string{"1 task of type resize in cluster c: agent a does not handle it, or lacks the required capability gpu"},
 			why:     []string{"agent a handles resize"},
 			todo:    []string{"Give agent a a handler for it, or cancel them: they are offered to it again and again until they expire."},
 		},
 		"capable, but of other types": {
-			cluster: fleet.Cluster{Members: []fleet.Member{able(echo, "gpu"),
+			cluster: cluster.Cluster{Members: []cluster.Member{able(echo, "gpu"),
 				member("r", api.AgentOnline, "resize")}},
 			tasks: []UnhandledTask{gpu},
 			what:  []string{"1 task of type resize in cluster c: no agent handles it and has the required capability gpu"},
@@ -100,23 +100,23 @@ func TestOfUnhandled(t *testing.T) {
 			todo:  []string{"Start an agent that handles it" + offered},
 		},
 		"only a standby handles it": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "a",
-				LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", api.AgentOnline, "resize")}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "a",
+				LeaderEpoch: 2, Members: []cluster.Member{echo, member("r", api.AgentOnline, "resize")}},
 			tasks: []UnhandledTask{resize},
 			what:  []string{"1 task of type resize in cluster c: the leader a does not handle it"},
 			why:   []string{"agent r would, but it does not lead"},
 			todo:  []string{"Give the leader a a handler for it, or cancel them: they are offered to it again and again until they expire."},
 		},
 		"no owner of a shard": {
-			cluster: fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded},
-				Members: []fleet.Member{echo, render}},
+			cluster: cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded},
+				Members: []cluster.Member{echo, render}},
 			tasks: []UnhandledTask{resize},
 			what:  []string{"1 task of type resize in cluster c: no agent handles it"},
 			why:   []string{"2 agents could be given it, and handle echo, render"},
 			todo:  []string{"Start an agent that handles it" + offered},
 		},
 		"it fits on no agent": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, render}},
+			cluster: cluster.Cluster{Members: []cluster.Member{echo, render}},
 			tasks: []UnhandledTask{{Type: "echo", Agent: "a", Since: since,
 				Place: api.Demand{Resources: api.Amounts{CPU: "2"}}}},
 			what: []string{"1 task of type echo in cluster c: no agent that handles it has what it asks for"},
@@ -124,7 +124,7 @@ func TestOfUnhandled(t *testing.T) {
 			todo: []string{"Start an agent that has it" + offered},
 		},
 		"nobody ends the processes of a command": {
-			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", api.AgentOnline, "exec")}},
+			cluster: cluster.Cluster{Members: []cluster.Member{echo, member("r", api.AgentOnline, "exec")}},
 			tasks:   []UnhandledTask{{Type: "exec", Safety: api.Fenced, Since: since}},
 			what:    []string{"1 task of type exec in cluster c: no agent that handles it ends all processes of a command when it is lost, as a task of type exec that is fenced needs"},
 			why:     []string{"agents of this release on Linux do"},
@@ -157,14 +157,14 @@ func TestOfUnhandled(t *testing.T) {
 
 func TestBlocked(t *testing.T) {
 	t.Parallel()
-	member := fleet.Member{AgentID: "a", Status: api.AgentOnline, AgentProfile: api.AgentProfile{
+	member := cluster.Member{AgentID: "a", Status: api.AgentOnline, AgentProfile: api.AgentProfile{
 		TaskTypes: []string{"build", "exec"}, Capabilities: []string{"gpu"},
 		Resources: &api.Inventory{Amounts: api.Amounts{Memory: "2Gi"}}}}
 	suspect, lost := member, member
 	suspect.Status, lost.Status = api.AgentSuspect, api.AgentOffline
 	big := api.Demand{Resources: api.Amounts{Memory: "4Gi"}}
 	for name, c := range map[string]struct {
-		member fleet.Member
+		member cluster.Member
 		task   UnhandledTask
 		want   bool
 	}{
@@ -180,13 +180,13 @@ func TestBlocked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, c.want, Blocked(&fleet.Cluster{Members: []fleet.Member{c.member}}, &c.task))
+			require.Equal(t, c.want, Blocked(&cluster.Cluster{Members: []cluster.Member{c.member}}, &c.task))
 		})
 	}
 	leader := member
 	leader.AgentID, leader.Capabilities = "l", nil
-	c := fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "l", LeaderEpoch: 1,
-		Members: []fleet.Member{member, leader}}
+	c := cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Leader: "l", LeaderEpoch: 1,
+		Members: []cluster.Member{member, leader}}
 	require.True(t, Blocked(&c, &UnhandledTask{Type: "build", Capabilities: []string{"gpu"}}), "the leader cannot")
 	require.False(t, Blocked(&c, &UnhandledTask{Type: "build"}))
 }

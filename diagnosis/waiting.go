@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // Waiting is what is known of a queued task.
@@ -26,12 +27,12 @@ type Waiting struct {
 }
 
 // WhyWaiting says in a sentence why a queued task is not running.
-func WhyWaiting(c *fleet.Cluster, w Waiting) string {
+func WhyWaiting(c *cluster.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {
-		w.Lane = fleet.AgentLane(w.Spec.Agent)
+		w.Lane = task.AgentLane(w.Spec.Agent)
 	} else if w.Lane == "" && c.Config.ReplicationMode != api.Sharded {
 		types := c.LaneTypes()
-		w.Lane = fleet.LaneOf(w.Spec, 0, types.Apart(w.Spec.Type))
+		w.Lane = task.LaneOf(w.Spec, 0, types.Apart(w.Spec.Type))
 	}
 	if p := c.Pauses.Of(w.Lane); p != nil {
 		return whyPaused(c, p)
@@ -39,7 +40,7 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {
 		return whyPinned(c, w)
 	}
-	var serving []*fleet.Member
+	var serving []*cluster.Member
 	for i := range c.Members {
 		if c.Members[i].Serving() {
 			serving = append(serving, &c.Members[i])
@@ -49,13 +50,13 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	case len(serving) == 0:
 		return fmt.Sprintf("no online agent in cluster %s%s", name, countOthers(c))
 	case c.Config.ReplicationMode == api.ActivePassive:
-		if servers := c.ServersOf(fleet.DefaultLane, nil); len(servers) == 1 {
+		if servers := c.ServersOf(task.DefaultLane, nil); len(servers) == 1 {
 			who := fmt.Sprintf("agent %s, the leader of cluster %s,", servers[0].AgentID, name)
 			return whyOne(c, servers[0], who, w)
 		}
 		return fmt.Sprintf("cluster %s has no leader now; it waits for the next%s", name, leaseWords(c.LeaderFreeAt))
 	case c.Config.ReplicationMode == api.Sharded:
-		shard, known := fleet.ShardOfLane(w.Lane)
+		shard, known := task.ShardOfLane(w.Lane)
 		if !known {
 			return fmt.Sprintf("waiting for the agent of cluster %s that owns its shard", name)
 		}
@@ -68,7 +69,7 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	return whyAnyone(c, serving, w)
 }
 
-func whyPaused(c *fleet.Cluster, p *fleet.Pause) string {
+func whyPaused(c *cluster.Cluster, p *cluster.Pause) string {
 	words := pausedPart(c, p) + " is paused since " + clockTime(p.Since)
 	if p.Reason != "" {
 		words += ": " + p.Reason
@@ -77,7 +78,7 @@ func whyPaused(c *fleet.Cluster, p *fleet.Pause) string {
 }
 
 // whyPinned is about a task that only one agent may do.
-func whyPinned(c *fleet.Cluster, w Waiting) string {
+func whyPinned(c *cluster.Cluster, w Waiting) string {
 	agent := w.Spec.Agent
 	m := c.Member(agent)
 	switch {
@@ -95,7 +96,7 @@ func whyPinned(c *fleet.Cluster, w Waiting) string {
 }
 
 // whyOne is about a task that only one agent may do now; who names that agent.
-func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
+func whyOne(c *cluster.Cluster, m *cluster.Member, who string, w Waiting) string {
 	missing := slices.DeleteFunc(api.SortedSet(w.Spec.RequiredCapabilities), m.Can)
 	switch {
 	case len(missing) > 0:
@@ -104,7 +105,7 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s does not handle tasks of type %s", who, w.Spec.Type)
 	case !m.EndsTree(w.Spec.Type, w.Spec.Safety()):
 		return fmt.Sprintf("%s is not one that %s: %s", who, treeEndWords(w.Spec.Safety()), treeEndDo)
-	case !fleet.FitsOn(&w.Spec.Place, m.Resources):
+	case !task.FitsOn(&w.Spec.Place, m.Resources):
 		return fmt.Sprintf("%s lacks %s", who, w.lackingOf(m, false))
 	case m.Status == api.AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
@@ -119,24 +120,24 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 }
 
 // whyAnyone is about a task that any capable agent may do.
-func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
+func whyAnyone(c *cluster.Cluster, serving []*cluster.Member, w Waiting) string {
 	name := c.Config.Name
-	has := func(m *fleet.Member) bool { return api.HasAll(m.Capabilities, w.Spec.RequiredCapabilities) }
+	has := func(m *cluster.Member) bool { return api.HasAll(m.Capabilities, w.Spec.RequiredCapabilities) }
 	capable := only(serving, has)
 	if len(capable) == 0 {
 		return whyIncapable(c, serving, w.Spec.RequiredCapabilities)
 	}
-	able := only(capable, func(m *fleet.Member) bool { return m.Handles(w.Spec.Type) })
+	able := only(capable, func(m *cluster.Member) bool { return m.Handles(w.Spec.Type) })
 	if len(able) == 0 {
 		task := UnhandledTask{Type: w.Spec.Type, Capabilities: w.Spec.RequiredCapabilities}
 		return "no agent handles type " + w.Spec.Type + strings.TrimPrefix(WhyUnhandled(c, &task), "no agent handles it")
 	}
-	able = only(able, func(m *fleet.Member) bool { return m.EndsTree(w.Spec.Type, w.Spec.Safety()) })
+	able = only(able, func(m *cluster.Member) bool { return m.EndsTree(w.Spec.Type, w.Spec.Safety()) })
 	if len(able) == 0 {
 		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name,
 			treeEndWords(w.Spec.Safety()), treeEndDo)
 	}
-	fitting := only(able, func(m *fleet.Member) bool { return fleet.FitsOn(&w.Spec.Place, m.Resources) })
+	fitting := only(able, func(m *cluster.Member) bool { return task.FitsOn(&w.Spec.Place, m.Resources) })
 	if len(fitting) == 0 {
 		return fmt.Sprintf("no online agent of cluster %s that could take it has what it asks for: it lacks %s", name,
 			w.lacking(able, false))
@@ -174,10 +175,10 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 
 // whyIncapable names the capabilities that no online agent has, and an agent that would have them all if it were
 // online.
-func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) string {
+func whyIncapable(c *cluster.Cluster, serving []*cluster.Member, required []string) string {
 	required = api.SortedSet(required)
 	missing := slices.DeleteFunc(slices.Clone(required), func(capability string) bool {
-		return slices.ContainsFunc(serving, func(m *fleet.Member) bool { return m.Can(capability) })
+		return slices.ContainsFunc(serving, func(m *cluster.Member) bool { return m.Can(capability) })
 	})
 	words := "no online agent of cluster " + c.Config.Name + " has "
 	if len(missing) > 0 {
@@ -196,13 +197,13 @@ func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) 
 
 // lacking names what members lack of what the task asks for, and how many: all that they have counts, or only what
 // is free now, if that is known.
-func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
+func (w *Waiting) lacking(members []*cluster.Member, now bool) string {
 	if w.Spec.Place.IsZero() || now && w.Held == nil {
 		return ""
 	}
-	stocks, ports := make([]*fleet.Stock, len(members)), map[string]*fleet.Ports{}
+	stocks, ports := make([]*task.Stock, len(members)), map[string]*task.Ports{}
 	for i, m := range members {
-		stocks[i] = fleet.NewStock(m.Resources)
+		stocks[i] = task.NewStock(m.Resources)
 		for _, held := range w.Held[m.AgentID] {
 			if !now || held.Allocation == nil {
 				continue
@@ -212,7 +213,7 @@ func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
 				continue
 			}
 			if ports[hostOf(m)] == nil {
-				ports[hostOf(m)] = &fleet.Ports{}
+				ports[hostOf(m)] = &task.Ports{}
 			}
 			ports[hostOf(m)].Take(held.Allocation)
 		}
@@ -220,20 +221,20 @@ func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
 	for i, m := range members {
 		stocks[i] = stocks[i].On(ports[hostOf(m)])
 	}
-	return fleet.Shortage(&w.Spec.Place, stocks)
+	return task.Shortage(&w.Spec.Place, stocks)
 }
 
 // hostOf is where a member's ports are.
-func hostOf(m *fleet.Member) string { return cmp.Or(m.Host, "agent "+m.AgentID) }
+func hostOf(m *cluster.Member) string { return cmp.Or(m.Host, "agent "+m.AgentID) }
 
 // lackingOf is lacking for one member.
-func (w *Waiting) lackingOf(m *fleet.Member, now bool) string {
-	return strings.TrimSuffix(w.lacking([]*fleet.Member{m}, now), " on 1 agent")
+func (w *Waiting) lackingOf(m *cluster.Member, now bool) string {
+	return strings.TrimSuffix(w.lacking([]*cluster.Member{m}, now), " on 1 agent")
 }
 
 // only returns the members that pass, and leaves the list as it is.
-func only(members []*fleet.Member, pass func(*fleet.Member) bool) []*fleet.Member {
-	return slices.DeleteFunc(slices.Clone(members), func(m *fleet.Member) bool { return !pass(m) })
+func only(members []*cluster.Member, pass func(*cluster.Member) bool) []*cluster.Member {
+	return slices.DeleteFunc(slices.Clone(members), func(m *cluster.Member) bool { return !pass(m) })
 }
 
 // treeEndWords say what an agent cannot do that may leave processes of a command behind, and treeEndDo what to do.
@@ -245,7 +246,7 @@ func treeEndWords(safety api.RetrySafety) string {
 const treeEndDo = "start an agent of this release on Linux, or submit such work as idempotent"
 
 // busy reports whether all slots of a member are known to be in use.
-func (w *Waiting) busy(c *fleet.Cluster, m *fleet.Member) bool {
+func (w *Waiting) busy(c *cluster.Cluster, m *cluster.Member) bool {
 	n, known := w.Running[m.AgentID]
 	return known && n >= c.EffectiveSlots(m)
 }
@@ -260,7 +261,7 @@ func (w *Waiting) aheadWords() string {
 	return fmt.Sprintf("; up to about %d tasks are ahead of it", w.Ahead)
 }
 
-func reducedWords(c *fleet.Cluster, m *fleet.Member) string {
+func reducedWords(c *cluster.Cluster, m *cluster.Member) string {
 	if n := c.EffectiveSlots(m); n < m.MaxTasks {
 		return fmt.Sprintf(" (its load is reduced to %d of %d)", n, m.MaxTasks)
 	}
@@ -287,14 +288,14 @@ func statusWords(s api.AgentStatus) string {
 	return string(s)
 }
 
-func sinceWords(m *fleet.Member) string {
+func sinceWords(m *cluster.Member) string {
 	if m.StatusSince.IsZero() {
 		return ""
 	}
 	return " since " + clockTime(m.StatusSince)
 }
 
-func reasonWords(m *fleet.Member) string {
+func reasonWords(m *cluster.Member) string {
 	if m.StatusReason == "" {
 		return ""
 	}
@@ -308,7 +309,7 @@ func leaseWords(free time.Time) string {
 	return ", which the last one's lease allows from " + clockTime(free)
 }
 
-func brakeWords(c *fleet.Cluster) string {
+func brakeWords(c *cluster.Cluster) string {
 	if len(c.BrakeHolds) == 0 {
 		return ""
 	}
@@ -316,7 +317,7 @@ func brakeWords(c *fleet.Cluster) string {
 }
 
 // countOthers counts the members that take no work.
-func countOthers(c *fleet.Cluster) string {
+func countOthers(c *cluster.Cluster) string {
 	counts := map[api.AgentStatus]int{}
 	for i := range c.Members {
 		counts[c.Members[i].Status]++

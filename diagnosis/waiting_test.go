@@ -7,45 +7,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 func TestWhyWaiting(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	const at = "2026-11-21T12:00:00Z"
-	online := func(id string, more ...func(*fleet.Member)) fleet.Member {
-		m := fleet.Member{AgentID: id, Status: api.AgentOnline,
+	online := func(id string, more ...func(*cluster.Member)) cluster.Member {
+		m := cluster.Member{AgentID: id, Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 2}, Epoch: 1}
 		for _, f := range more {
 			f(&m)
 		}
 		return m
 	}
-	status := func(s api.AgentStatus) func(*fleet.Member) {
-		return func(m *fleet.Member) { m.Status, m.StatusSince = s, since }
+	status := func(s api.AgentStatus) func(*cluster.Member) {
+		return func(m *cluster.Member) { m.Status, m.StatusSince = s, since }
 	}
-	can := func(capabilities ...string) func(*fleet.Member) {
-		return func(m *fleet.Member) { m.Capabilities = capabilities }
+	can := func(capabilities ...string) func(*cluster.Member) {
+		return func(m *cluster.Member) { m.Capabilities = capabilities }
 	}
-	slots := func(n int) func(*fleet.Member) { return func(m *fleet.Member) { m.MaxTasks = n } }
-	onlyBuild := func(m *fleet.Member) { m.TaskTypes = []string{"build"} }
-	endsTrees := func(m *fleet.Member) { m.EndsProcessTrees = true }
-	of := func(members ...fleet.Member) fleet.Cluster { return fleet.Cluster{Members: members} }
-	paused := func(c fleet.Cluster, pauses ...fleet.Pause) fleet.Cluster { c.Pauses = pauses; return c }
-	led := func(leader string, members ...fleet.Member) fleet.Cluster {
-		return fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Members: members,
+	slots := func(n int) func(*cluster.Member) { return func(m *cluster.Member) { m.MaxTasks = n } }
+	onlyBuild := func(m *cluster.Member) { m.TaskTypes = []string{"build"} }
+	endsTrees := func(m *cluster.Member) { m.EndsProcessTrees = true }
+	of := func(members ...cluster.Member) cluster.Cluster { return cluster.Cluster{Members: members} }
+	paused := func(c cluster.Cluster, pauses ...cluster.Pause) cluster.Cluster { c.Pauses = pauses; return c }
+	led := func(leader string, members ...cluster.Member) cluster.Cluster {
+		return cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive}, Members: members,
 			Leader: leader, LeaderEpoch: 5}
 	}
-	sharded := func(owner string, members ...fleet.Member) fleet.Cluster {
-		return fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 2}, Members: members,
-			Shards: []fleet.ShardOwner{{}, {Owner: owner, Epoch: 5}}}
+	sharded := func(owner string, members ...cluster.Member) cluster.Cluster {
+		return cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.Sharded, Shards: 2}, Members: members,
+			Shards: []cluster.ShardOwner{{}, {Owner: owner, Epoch: 5}}}
 	}
 	needs := func(capabilities ...string) api.TaskSpec { return api.TaskSpec{RequiredCapabilities: capabilities} }
 	pinned := api.TaskSpec{Agent: "a"}
 	full := map[string]int{"a": 2, "b": 3}
-	offers := func(memory, host string) func(*fleet.Member) {
-		return func(m *fleet.Member) {
+	offers := func(memory, host string) func(*cluster.Member) {
+		return func(m *cluster.Member) {
 			m.Host, m.Resources = host, &api.Inventory{Amounts: api.Amounts{Memory: memory}}
 		}
 	}
@@ -57,7 +57,7 @@ func TestWhyWaiting(t *testing.T) {
 			Amounts: api.Amounts{Memory: memory}, Ports: ports}}}}}
 	}
 	for name, c := range map[string]struct {
-		cluster fleet.Cluster
+		cluster cluster.Cluster
 		task    Waiting
 		spec    api.TaskSpec
 		want    string
@@ -103,9 +103,9 @@ func TestWhyWaiting(t *testing.T) {
 			"all 4 slots of the 2 agents of cluster c are in use"},
 		"one suspect": {of(online("a", status(api.AgentSuspect))), Waiting{}, api.TaskSpec{},
 			"the only agent of cluster c is not answering"},
-		"all suspect, held": {fleet.Cluster{Members: []fleet.Member{online("a", status(api.AgentSuspect)),
+		"all suspect, held": {cluster.Cluster{Members: []cluster.Member{online("a", status(api.AgentSuspect)),
 			online("b", status(
-				api.AgentSuspect))}, Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Since: since}}}},
+				api.AgentSuspect))}, Brakes: cluster.Brakes{BrakeHolds: []cluster.BrakeHold{{Since: since}}}},
 			Waiting{}, api.TaskSpec{},
 			"none of the 2 agents of cluster c is answering; the mass-loss brake holds since " + at},
 		"capable are busy": {of(online("a", can("gpu")), online("b")), Waiting{Running: full}, needs("gpu"),
@@ -130,25 +130,25 @@ func TestWhyWaiting(t *testing.T) {
 			api.TaskSpec{Type: "exec", RetrySafety: api.Fenced},
 			"all 2 slots of the only agent of cluster c that could take it are in use"},
 
-		"cluster paused": {paused(of(online("a")), fleet.Pause{Since: since, Reason: "new disks"}), Waiting{},
+		"cluster paused": {paused(of(online("a")), cluster.Pause{Since: since, Reason: "new disks"}), Waiting{},
 			api.TaskSpec{}, "cluster c is paused since " + at + ": new disks"},
-		"cluster and lane paused": {paused(of(), fleet.Pause{Since: since},
-			fleet.Pause{Lane: "default", Since: since,
+		"cluster and lane paused": {paused(of(), cluster.Pause{Since: since},
+			cluster.Pause{Lane: "default", Since: since,
 				Reason: "x"}), Waiting{}, api.TaskSpec{}, "cluster c is paused since " + at},
 		"lane paused": {paused(of(online("a")),
-			fleet.Pause{Lane: "cap/arm+gpu", Since: since, Reason: "driver"}), Waiting{}, needs("gpu",
+			cluster.Pause{Lane: "cap/arm+gpu", Since: since, Reason: "driver"}), Waiting{}, needs("gpu",
 			"arm"), "lane cap/arm+gpu of cluster c is paused since " + at + ": driver"},
-		"another lane paused": {paused(of(online("a")), fleet.Pause{Lane: "cap/gpu", Since: since}), Waiting{},
+		"another lane paused": {paused(of(online("a")), cluster.Pause{Lane: "cap/gpu", Since: since}), Waiting{},
 			api.TaskSpec{}, "waiting for an agent of cluster c to take it"},
-		"pinned to a paused agent": {paused(of(online("a")), fleet.Pause{Lane: "agent/a", Since: since}), Waiting{},
+		"pinned to a paused agent": {paused(of(online("a")), cluster.Pause{Lane: "agent/a", Since: since}), Waiting{},
 			pinned, "lane agent/a of cluster c is paused since " + at},
-		"pinned, cluster paused": {paused(of(online("a")), fleet.Pause{Since: since}), Waiting{}, pinned,
+		"pinned, cluster paused": {paused(of(online("a")), cluster.Pause{Since: since}), Waiting{}, pinned,
 			"cluster c is paused since " + at},
-		"shard paused": {paused(sharded("a", online("a")), fleet.Pause{Lane: "shard/1", Since: since}),
+		"shard paused": {paused(sharded("a", online("a")), cluster.Pause{Lane: "shard/1", Since: since}),
 			Waiting{Lane: "shard/1"}, api.TaskSpec{}, "lane shard/1 of cluster c is paused since " + at},
 
 		"pinned, unknown": {of(), Waiting{}, pinned, "agent a is not in cluster c; the task waits for it"},
-		"pinned, left": {fleet.Cluster{Departures: []fleet.Departure{{AgentID: "b"},
+		"pinned, left": {cluster.Cluster{Departures: []cluster.Departure{{AgentID: "b"},
 			{AgentID: "a", At: since}}}, Waiting{}, pinned, "agent a left cluster c at " + at +
 			"; the task waits for it"},
 		"pinned, offline": {of(online("a", status(api.AgentOffline))), Waiting{}, pinned,
@@ -156,7 +156,7 @@ func TestWhyWaiting(t *testing.T) {
 		"pinned, draining": {of(online("a", status(api.AgentDraining))), Waiting{}, pinned,
 			"agent a is draining since " + at + "; the task waits for it"},
 		"pinned, cordoned": {of(online("a", status(api.AgentMaintenance),
-			func(m *fleet.Member) { m.StatusReason = "new disks" })), Waiting{}, pinned,
+			func(m *cluster.Member) { m.StatusReason = "new disks" })), Waiting{}, pinned,
 			"agent a is in maintenance since " + at + " (new disks); the task waits for it"},
 		"pinned, suspect": {of(online("a", status(api.AgentSuspect))), Waiting{}, pinned,
 			"agent a is not answering since " + at + "; the task waits for it"},
@@ -184,11 +184,11 @@ func TestWhyWaiting(t *testing.T) {
 			"waiting for agent a, the leader of cluster c, to take it"},
 		"leader can't": {led("a", online("a"), online("b", can("gpu"))), Waiting{}, needs("gpu"),
 			"agent a, the leader of cluster c, does not have the required capability gpu"},
-		"no leader": {fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
-			Members:      []fleet.Member{online("a")},
+		"no leader": {cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
+			Members:      []cluster.Member{online("a")},
 			LeaderFreeAt: since}, Waiting{}, api.TaskSpec{},
 			"cluster c has no leader now; it waits for the next, which the last one's lease allows from " + at},
-		"leader's successor": {led("a", online("a", func(m *fleet.Member) { m.Epoch = 9 })), Waiting{},
+		"leader's successor": {led("a", online("a", func(m *cluster.Member) { m.Epoch = 9 })), Waiting{},
 			api.TaskSpec{}, "cluster c has no leader now; it waits for the next"},
 		"leader, nobody": {led("a", online("a", status(api.AgentOffline))), Waiting{}, api.TaskSpec{},
 			"no online agent in cluster c (1 offline)"},

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 const (
@@ -22,7 +23,7 @@ type LaneFacts struct {
 	Depth         int64
 	// Needs are what its tasks ask for, and In is the cluster as it is; nil: not known.
 	Needs *api.LaneNeeds
-	In    *fleet.Cluster
+	In    *cluster.Cluster
 	// Oldest is how long the first task has waited.
 	Oldest time.Duration
 	// Agents serve it now, with Slots tasks at a time.
@@ -44,7 +45,7 @@ func OfLane(l LaneFacts, now time.Time) (api.Problem, bool) {
 	if l.Agents == 0 { // since when nobody serves it is not known
 		p.Since, p.Why = nil, "the first has waited for "+l.Oldest.Round(time.Second).String()
 	}
-	switch agent, pinned := fleet.AgentOfLane(l.Lane); {
+	switch agent, pinned := task.AgentOfLane(l.Lane); {
 	case l.Agents == 0 && pinned:
 		p.Severity, p.Kind = api.SeverityWarning, api.ProblemNotServed
 		p.What = fmt.Sprintf("%s for agent %s, which is not online", waits, agent)
@@ -57,14 +58,14 @@ func OfLane(l LaneFacts, now time.Time) (api.Problem, bool) {
 			p.Severity = api.SeverityWarning
 			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") +
 				", or cancel the tasks if these are misspelt."
-		} else if taskType := fleet.TypeOfLane(l.Lane); taskType != "" {
+		} else if taskType := task.TypeOfLane(l.Lane); taskType != "" {
 			p.Severity = api.SeverityWarning
 			p.Do = "Start an agent that handles type " + taskType + ", or cancel the tasks."
-			if set := fleet.CapabilitiesOfLane(l.Lane); len(set) > 0 {
+			if set := task.CapabilitiesOfLane(l.Lane); len(set) > 0 {
 				p.Do = "Start an agent that handles type " + taskType + " and has " + strings.Join(set, ", ") +
 					", or cancel the tasks."
 			}
-		} else if fleet.IsFitLane(l.Lane) {
+		} else if task.IsFitLane(l.Lane) {
 			p.Severity = api.SeverityWarning
 			p.Do = "They ask for resources that no online agent has: mainstay task get says which. " +
 				"Start an agent with them, or cancel the tasks if they ask for too much."

@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -85,7 +85,7 @@ func TestWhatIsNoArrayIsRefused(t *testing.T) {
 		"a start":           {`{"type":"x","cluster":"default","count":2,"start_at":"2030-01-01T00:00:00Z"}`, http.StatusUnprocessableEntity, protocol.CodeInvalidRequest},
 		"an unknown cluster": {`{"type":"x","cluster":"none","count":2}`, http.StatusNotFound,
 			protocol.CodeUnknownCluster},
-		"too large together": {`{"type":"x","cluster":"default","items":["` + strings.Repeat("x", fleet.MaxItemsBytes) + `"]}`,
+		"too large together": {`{"type":"x","cluster":"default","items":["` + strings.Repeat("x", task.MaxItemsBytes) + `"]}`,
 			http.StatusRequestEntityTooLarge, protocol.CodePayloadTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -16,8 +16,8 @@ import (
 func TestOneBrokenClusterBreaksNoList(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(api.ClusterConfig{Name: "well"}, fleet.Member{AgentID: "a-1", Status: api.AgentOnline})
-	broken := f.withCluster(api.ClusterConfig{Name: "broken"}, fleet.Member{AgentID: "a-2", Status: api.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "well"}, cluster.Member{AgentID: "a-1", Status: api.AgentOnline})
+	broken := f.withCluster(api.ClusterConfig{Name: "broken"}, cluster.Member{AgentID: "a-2", Status: api.AgentOnline})
 	answers := broken.query
 	broken.query = func() (any, error) { return nil, errors.New("payloads with size that exceeded the error limit") }
 	h := serve(t, f)

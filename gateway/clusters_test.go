@@ -17,9 +17,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -50,8 +50,8 @@ func TestClusters(t *testing.T) {
 	require.Equal(t, 2, list.Clusters[0].DesiredAgents)
 	problem(t, do(h, http.MethodGet, clustersPath+"/web", ""), 503, protocol.CodeUnavailable)
 
-	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: api.AgentOnline},
-		fleet.Member{AgentID: "a-2", Status: api.AgentSuspect})
+	f.withCluster(in.Config, cluster.Member{AgentID: "a-1", Status: api.AgentOnline},
+		cluster.Member{AgentID: "a-2", Status: api.AgentSuspect})
 	got := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/web", ""), http.StatusOK)
 	require.Equal(t, api.ClusterDegraded, got.Status)
 	require.Equal(t, 1, got.HealthyAgentCount)
@@ -63,8 +63,8 @@ func TestClusters(t *testing.T) {
 func TestChangeAndDeleteCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	state := &fleet.Cluster{Config: api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 4},
-		Members: []fleet.Member{{AgentID: "a-1", Status: api.AgentOnline}}}
+	state := &cluster.Cluster{Config: api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 4},
+		Members: []cluster.Member{{AgentID: "a-1", Status: api.AgentOnline}}}
 	e := f.withClusterState(state)
 	var forced bool
 	e.update = func(name string, arg any) (any, error) {
@@ -118,7 +118,7 @@ func TestSettingsOfFailover(t *testing.T) {
 		problem(t, do(h, http.MethodPost, clustersPath, `{"name":"bad",`+bad+`}`), 422, protocol.CodeInvalidRequest)
 	}
 
-	state := &fleet.Cluster{Config: config}
+	state := &cluster.Cluster{Config: config}
 	f.withClusterState(state).update = func(_ string, arg any) (any, error) {
 		state.Config = arg.(contract.ConfigureRequest).ClusterConfig
 		return contract.Done{}, nil
@@ -134,8 +134,8 @@ func TestReleaseBrake(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	var got []contract.ReleaseBrakeRequest
-	state := &fleet.Cluster{Config: api.ClusterConfig{Name: "web"},
-		Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h1"}}}}
+	state := &cluster.Cluster{Config: api.ClusterConfig{Name: "web"},
+		Brakes: cluster.Brakes{BrakeHolds: []cluster.BrakeHold{{Hub: "h1"}}}}
 	f.withClusterState(state).update = func(name string, arg any) (any, error) {
 		require.Equal(t, contract.ReleaseBrakeUpdate.Name, name)
 		got = append(got, arg.(contract.ReleaseBrakeRequest))
@@ -162,23 +162,23 @@ func TestReleaseBrake(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	online := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Epoch: 1, Status: api.AgentOnline,
+	online := func(id string) cluster.Member {
+		return cluster.Member{AgentID: id, Epoch: 1, Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 1}}
 	}
-	show := func(c fleet.Cluster) {
+	show := func(c cluster.Cluster) {
 		c.Config = c.Config.WithDefaults()
 		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
 	}
-	show(fleet.Cluster{
+	show(cluster.Cluster{
 		Config:  api.ClusterConfig{Name: "led", ReplicationMode: api.ActivePassive},
-		Members: []fleet.Member{online("a-1"), online("a-2"), online("a-3")},
+		Members: []cluster.Member{online("a-1"), online("a-2"), online("a-3")},
 		Leader:  "a-2", LeaderEpoch: 9, Standbys: []string{"a-1"},
 	})
-	show(fleet.Cluster{
+	show(cluster.Cluster{
 		Config:  api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 3},
-		Members: []fleet.Member{online("s-1"), online("s-2")},
-		Shards:  []fleet.ShardOwner{{Owner: "s-1", Epoch: 4}, {From: "s-1", Epoch: 5}, {Owner: "s-1", Epoch: 6}},
+		Members: []cluster.Member{online("s-1"), online("s-2")},
+		Shards:  []cluster.ShardOwner{{Owner: "s-1", Epoch: 4}, {From: "s-1", Epoch: 5}, {Owner: "s-1", Epoch: 6}},
 	})
 	h := serve(t, f)
 	led := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/led", ""), http.StatusOK)
@@ -228,13 +228,13 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withCluster(api.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: api.AgentOnline,
+		cluster.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{Zone: "z1", Group: "g", MaxTasks: 4, Capabilities: []string{"gpu"}, PID: 7,
 				Host: "h"}, Hub: "hub-1"},
-		fleet.Member{AgentID: "a-2", Instance: "two", Status: api.AgentOffline,
+		cluster.Member{AgentID: "a-2", Instance: "two", Status: api.AgentOffline,
 			AgentProfile: api.AgentProfile{Zone: "z2"},
 			StatusSince:  time.Unix(1, 0)})
-	f.withCluster(api.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b",
+	f.withCluster(api.ClusterConfig{Name: "west"}, cluster.Member{AgentID: "b-1", Instance: "b",
 		Status: api.AgentOnline})
 	beat := func(agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -20,17 +20,17 @@ func newRegistry() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
 	began := time.Unix(1_800_000_000, 0).UTC()
 	f.withCluster(api.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: api.AgentOnline,
+		cluster.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu", "ssd"},
 				Metadata: map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began}},
-		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: api.AgentDraining,
+		cluster.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: api.AgentDraining,
 			AgentProfile: api.AgentProfile{MaxTasks: 2, TaskTypes: []string{"render"},
 				Metadata: map[string]string{"rack": "8"}},
-			Health: &fleet.MemberHealth{Level: api.HealthWarning}},
-		fleet.Member{AgentID: "gone", Status: api.AgentOffline, AgentProfile: api.AgentProfile{MaxTasks: 2}},
-		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: api.AgentOnline,
+			Health: &cluster.MemberHealth{Level: api.HealthWarning}},
+		cluster.Member{AgentID: "gone", Status: api.AgentOffline, AgentProfile: api.AgentProfile{MaxTasks: 2}},
+		cluster.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu"}},
-			Health:       &fleet.MemberHealth{Level: api.HealthDegraded}})
+			Health:       &cluster.MemberHealth{Level: api.HealthDegraded}})
 	used := func(agent string, n int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: "i",
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: n}}

@@ -9,15 +9,15 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
 func TestDrainIsStarted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(api.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: api.AgentOnline},
-		fleet.Member{AgentID: "a-2", Status: api.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "east"}, cluster.Member{AgentID: "a-1", Status: api.AgentOnline},
+		cluster.Member{AgentID: "a-2", Status: api.AgentOnline})
 	h := serve(t, f)
 	record := answer[api.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-1/drain",
 		`{"deadline":"90s","reason":"disk"}`), http.StatusAccepted)
@@ -38,10 +38,10 @@ func TestDrainIsStarted(t *testing.T) {
 func TestDrainBadRequests(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "east"},
-		Members: []fleet.Member{{AgentID: "a-1", Status: api.AgentOnline},
+	f.withClusterState(&cluster.Cluster{Config: api.ClusterConfig{Name: "east"},
+		Members: []cluster.Member{{AgentID: "a-1", Status: api.AgentOnline},
 			{AgentID: "a-2", Status: api.AgentDraining}},
-		Cordons: []fleet.Cordon{{AgentID: "a-2", Status: api.AgentDraining, Drain: "east:d1"}}})
+		Cordons: []cluster.Cordon{{AgentID: "a-2", Status: api.AgentDraining, Drain: "east:d1"}}})
 	h := serve(t, f)
 	for _, bad := range []struct {
 		method, path, body, code string

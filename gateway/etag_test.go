@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -24,7 +24,7 @@ func settledCluster(f *fakeTemporal, config api.ClusterConfig) *api.ClusterConfi
 	e.query = func() (any, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
+		return contract.ClusterView{Cluster: cluster.Cluster{Config: config}}, nil
 	}
 	e.update = func(_ string, arg any) (any, error) {
 		mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,11 +26,11 @@ func TestFailoverByHand(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withCluster(api.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Epoch: 7, Status: api.AgentOnline},
-		fleet.Member{AgentID: "a-2", Status: api.AgentOnline},
-		fleet.Member{AgentID: "a-3", Status: api.AgentOffline}, fleet.Member{AgentID: "a-4",
+		cluster.Member{AgentID: "a-1", Epoch: 7, Status: api.AgentOnline},
+		cluster.Member{AgentID: "a-2", Status: api.AgentOnline},
+		cluster.Member{AgentID: "a-3", Status: api.AgentOffline}, cluster.Member{AgentID: "a-4",
 			Status: api.AgentDraining})
-	f.withCluster(api.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Status: api.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "west"}, cluster.Member{AgentID: "b-1", Status: api.AgentOnline})
 	h := serve(t, f)
 	for _, request := range []struct {
 		body string
@@ -83,8 +83,8 @@ func TestFailoverTargetMustHandleTheWork(t *testing.T) {
 		p.Capabilities = strings.Fields(capabilities)
 		return p
 	}
-	member := func(id string, p api.AgentProfile) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline, AgentProfile: p}
+	member := func(id string, p api.AgentProfile) cluster.Member {
+		return cluster.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline, AgentProfile: p}
 	}
 	f := &fakeHub{fakeTemporal: newFake()}
 	f.withCluster(api.ClusterConfig{Name: "east"}, member("any", profile("", "")), member("both",
@@ -132,8 +132,8 @@ func TestFailoverTargetMustHandleTheWork(t *testing.T) {
 // A named target without a free slot is refused: the work would come back to the agent.
 func TestFailoverTargetHasAFreeSlot(t *testing.T) {
 	t.Parallel()
-	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline,
+	member := func(id string) cluster.Member {
+		return cluster.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 2}}
 	}
 	f := &fakeHub{fakeTemporal: newFake()}
@@ -157,8 +157,8 @@ func TestFailoversOfASessionComeOneByOne(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withCluster(api.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Epoch: 7, Status: api.AgentOnline, Failovers: 1},
-		fleet.Member{AgentID: "a-2", Status: api.AgentOnline, Epoch: 8, Failovers: 3})
+		cluster.Member{AgentID: "a-1", Epoch: 7, Status: api.AgentOnline, Failovers: 1},
+		cluster.Member{AgentID: "a-2", Status: api.AgentOnline, Epoch: 8, Failovers: 3})
 	under := f.withFailover("a-1", 7)
 	h := serve(t, f)
 	p := problem(t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
@@ -176,13 +176,13 @@ func TestFailoversOfASessionComeOneByOne(t *testing.T) {
 // Where nobody is chosen to take over, what would guide the choice is refused.
 func TestFailoverRefusesWhatHasNoEffect(t *testing.T) {
 	t.Parallel()
-	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline}
+	member := func(id string) cluster.Member {
+		return cluster.Member{AgentID: id, Instance: "i", Hub: "h1", Status: api.AgentOnline}
 	}
 	f := &fakeHub{fakeTemporal: newFake(),
 		tasks: func(string) (contract.ReadTasksResult, error) { return contract.ReadTasksResult{}, nil }}
-	f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "led", ReplicationMode: api.ActivePassive},
-		Leader: "l-1", Members: []fleet.Member{member("l-1"), member("l-2")}})
+	f.withClusterState(&cluster.Cluster{Config: api.ClusterConfig{Name: "led", ReplicationMode: api.ActivePassive},
+		Leader: "l-1", Members: []cluster.Member{member("l-1"), member("l-2")}})
 	f.withCluster(api.ClusterConfig{Name: "parted", ReplicationMode: api.Sharded}, member("s-1"), member("s-2"))
 	h := serveWith(t, f)
 	for agent, other := range map[string]string{"l-2": "l-1", "s-1": "s-2"} {

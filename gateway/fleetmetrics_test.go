@@ -19,9 +19,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )
@@ -80,13 +80,13 @@ func (f *watchedFleet) told(t *testing.T) map[string]float64 {
 	return all
 }
 
-func members(online string, offline ...string) []fleet.Member {
-	var all []fleet.Member
+func members(online string, offline ...string) []cluster.Member {
+	var all []cluster.Member
 	for _, id := range strings.Fields(online) {
-		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: api.AgentOnline, StatusSince: time.Now()})
+		all = append(all, cluster.Member{AgentID: id, Hub: "h1", Status: api.AgentOnline, StatusSince: time.Now()})
 	}
 	for _, id := range offline {
-		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: api.AgentOffline, StatusSince: time.Now()})
+		all = append(all, cluster.Member{AgentID: id, Hub: "h1", Status: api.AgentOffline, StatusSince: time.Now()})
 	}
 	return all
 }
@@ -109,8 +109,8 @@ func TestSubmissionsAreCounted(t *testing.T) {
 }
 
 // publish has a hub publish a live status of the agent a.
-func publish(status api.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
-	return func(f *watchedFleet, _ *fleet.Cluster) {
+func publish(status api.AgentStatus) func(*watchedFleet, *cluster.Cluster) {
+	return func(f *watchedFleet, _ *cluster.Cluster) {
 		f.workers = []*workerpb.WorkerHeartbeat{{WorkerIdentity: contract.AgentIdentity("east", "a"),
 			Plugins: []*workerpb.PluginInfo{contract.StatusPlugin(status, time.Now())}}}
 	}
@@ -124,115 +124,115 @@ func TestFleetMetricsMove(t *testing.T) {
 	for _, c := range []struct {
 		series   string
 		why      string
-		state    fleet.Cluster
-		change   func(f *watchedFleet, c *fleet.Cluster)
+		state    cluster.Cluster
+		change   func(f *watchedFleet, c *cluster.Cluster)
 		from, to float64
 	}{
 		{"stella_agent_cluster_members{cluster_id=east,status=online}", "one is lost",
-			fleet.Cluster{Members: members("a b")}, lose, 2, 1},
+			cluster.Cluster{Members: members("a b")}, lose, 2, 1},
 		{"stella_agent_cluster_members{cluster_id=east,status=offline}", "one is lost",
-			fleet.Cluster{Members: members("a b")}, lose, 0, 1},
+			cluster.Cluster{Members: members("a b")}, lose, 0, 1},
 		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "a leads",
-			fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), -1, 1},
+			cluster.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), -1, 1},
 		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "b leads",
-			fleet.Cluster{Config: passive, Members: members("a b"), Leader: "a"}, lead("b", 4), 1, -1},
-		{"stella_agent_cluster_health{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 1,
+			cluster.Cluster{Config: passive, Members: members("a b"), Leader: "a"}, lead("b", 4), 1, -1},
+		{"stella_agent_cluster_health{cluster_id=east}", "one is lost", cluster.Cluster{Members: members("a b")}, lose, 1,
 			.5},
-		{"stella_agent_cluster_health{cluster_id=east}", "the only one is lost", fleet.Cluster{Members: members("a")},
+		{"stella_agent_cluster_health{cluster_id=east}", "the only one is lost", cluster.Cluster{Members: members("a")},
 			lose, 1, 0},
-		{"stella_agent_up{agent_id=a}", "it is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
-		{"stella_agent_up{agent_id=a}", "it is suspect", fleet.Cluster{Members: members("a")},
+		{"stella_agent_up{agent_id=a}", "it is lost", cluster.Cluster{Members: members("a")}, lose, 1, 0},
+		{"stella_agent_up{agent_id=a}", "it is suspect", cluster.Cluster{Members: members("a")},
 			become(api.AgentSuspect), 1, 0},
-		{"stella_agent_up{agent_id=a}", "it is silent", fleet.Cluster{Members: members("a")},
+		{"stella_agent_up{agent_id=a}", "it is silent", cluster.Cluster{Members: members("a")},
 			publish(api.AgentWarning), 1, 0},
 		{"stella_agent_cluster_members{cluster_id=east,status=warning}", "one is silent",
-			fleet.Cluster{Members: members("a b")}, publish(api.AgentWarning), 0, 1},
+			cluster.Cluster{Members: members("a b")}, publish(api.AgentWarning), 0, 1},
 		{"stella_agent_cluster_members{cluster_id=east,status=suspect}", "one's connection closed",
-			fleet.Cluster{Members: members("a b")}, publish(api.AgentSuspect), 0, 1},
+			cluster.Cluster{Members: members("a b")}, publish(api.AgentSuspect), 0, 1},
 		{"stella_agent_cluster_members{cluster_id=east,status=stopping}", "one stops",
-			fleet.Cluster{Members: members("a b")}, publish(api.AgentStopping), 0, 1},
-		{"stella_agent_up{agent_id=a}", "it is drained", fleet.Cluster{Members: members("a")},
+			cluster.Cluster{Members: members("a b")}, publish(api.AgentStopping), 0, 1},
+		{"stella_agent_up{agent_id=a}", "it is drained", cluster.Cluster{Members: members("a")},
 			become(api.AgentDraining), 1, 1},
-		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", fleet.Cluster{Members: members("a")},
-			func(_ *watchedFleet, c *fleet.Cluster) {
+		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", cluster.Cluster{Members: members("a")},
+			func(_ *watchedFleet, c *cluster.Cluster) {
 				c.Members[0].Status, c.Members[0].Hub = api.AgentMaintenance, ""
 			}, 1, -1},
-		{"stella_agent_up{agent_id=a}", "it says goodbye", fleet.Cluster{Members: members("a")},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Members = nil }, 1, -1},
-		{"stella_agent_up{agent_id=a}", "it was lost long ago", fleet.Cluster{Members: members("", "a")},
-			func(_ *watchedFleet, c *fleet.Cluster) {
+		{"stella_agent_up{agent_id=a}", "it says goodbye", cluster.Cluster{Members: members("a")},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Members = nil }, 1, -1},
+		{"stella_agent_up{agent_id=a}", "it was lost long ago", cluster.Cluster{Members: members("", "a")},
+			func(_ *watchedFleet, c *cluster.Cluster) {
 				c.Members[0].StatusSince = time.Now().Add(-25 * time.Hour)
 			}, 0, -1},
 		{"mainstay_cluster_scaling_actions_total{change=up,cluster_id=east,outcome=failed}", "agents do not start",
-			fleet.Cluster{Scaling: &fleet.ScalingState{}},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Ups.Failed++ }, 0, 1},
+			cluster.Cluster{Scaling: &cluster.ScalingState{}},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Scaling.Ups.Failed++ }, 0, 1},
 		{"mainstay_cluster_scaling_actions_total{change=down,cluster_id=east,outcome=succeeded}", "agents stop",
-			fleet.Cluster{Scaling: &fleet.ScalingState{}},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Downs.Succeeded++ }, 0, 1},
+			cluster.Cluster{Scaling: &cluster.ScalingState{}},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Scaling.Downs.Succeeded++ }, 0, 1},
 		{"mainstay_cluster_scaling_blocked{change=up,cluster_id=east}", "agents do not start",
-			fleet.Cluster{Scaling: &fleet.ScalingState{}},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Blocked = &api.ScalingBlocked{} }, 0, 1},
-		{"stella_agent_live_agents{}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
+			cluster.Cluster{Scaling: &cluster.ScalingState{}},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Scaling.Blocked = &api.ScalingBlocked{} }, 0, 1},
+		{"stella_agent_live_agents{}", "one is lost", cluster.Cluster{Members: members("a b")}, lose, 2, 1},
 		{"stella_agent_lease_count{agent_id=a}", "it becomes leader",
-			fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},
+			cluster.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},
 		{"stella_agent_lease_count{agent_id=a}", "it gets shards",
-			fleet.Cluster{Config: sharded, Members: members("a")}, own("a", "a"), 0, 2},
+			cluster.Cluster{Config: sharded, Members: members("a")}, own("a", "a"), 0, 2},
 		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=1}", "it gets the shard",
-			fleet.Cluster{Config: sharded, Members: members("a")}, own("", "a"), -1, 1},
+			cluster.Cluster{Config: sharded, Members: members("a")}, own("", "a"), -1, 1},
 		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=leader}", "it becomes leader",
-			fleet.Cluster{Config: passive, Members: members("a")}, lead("a", 3), -1, 1},
+			cluster.Cluster{Config: passive, Members: members("a")}, lead("a", 3), -1, 1},
 		{"stella_agent_partition_lease_epoch{cluster_id=east,partition=leader}", "another leads",
-			fleet.Cluster{Config: passive, LeaderEpoch: 3}, lead("a", 9), 3, 9},
+			cluster.Cluster{Config: passive, LeaderEpoch: 3}, lead("a", 9), 3, 9},
 		{"stella_agent_partition_failover_count{cluster_id=east,partition=0}", "it went to another",
-			fleet.Cluster{Config: sharded}, func(_ *watchedFleet, c *fleet.Cluster) {
-				c.Shards = []fleet.ShardOwner{{Owner: "a", Handovers: 4}, {}}
+			cluster.Cluster{Config: sharded}, func(_ *watchedFleet, c *cluster.Cluster) {
+				c.Shards = []cluster.ShardOwner{{Owner: "a", Handovers: 4}, {}}
 			}, 0, 4},
-		{"stella_agent_total_partitions{}", "it is sharded", fleet.Cluster{},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Config = sharded }, 0, 2},
-		{"stella_agent_orphaned_partitions{}", "the shards get an owner", fleet.Cluster{Config: sharded}, own("a", "a"),
+		{"stella_agent_total_partitions{}", "it is sharded", cluster.Cluster{},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Config = sharded }, 0, 2},
+		{"stella_agent_orphaned_partitions{}", "the shards get an owner", cluster.Cluster{Config: sharded}, own("a", "a"),
 			2, 0},
-		{"stella_agent_queue_depth{cluster_id=east,priority=high}", "tasks wait", fleet.Cluster{}, wait, 0, 3},
-		{"stella_agent_queue_depth{cluster_id=east,priority=low}", "tasks wait", fleet.Cluster{}, wait, 0, 1},
-		{"mainstay_cluster_queue_oldest_age_seconds{cluster_id=east}", "tasks wait", fleet.Cluster{}, wait, 0, 90},
-		{"stella_agent_dead_letter_queue_depth{cluster_id=east}", "attempts are used up", fleet.Cluster{},
+		{"stella_agent_queue_depth{cluster_id=east,priority=high}", "tasks wait", cluster.Cluster{}, wait, 0, 3},
+		{"stella_agent_queue_depth{cluster_id=east,priority=low}", "tasks wait", cluster.Cluster{}, wait, 0, 1},
+		{"mainstay_cluster_queue_oldest_age_seconds{cluster_id=east}", "tasks wait", cluster.Cluster{}, wait, 0, 90},
+		{"stella_agent_dead_letter_queue_depth{cluster_id=east}", "attempts are used up", cluster.Cluster{},
 			count("dead_letter"), 0, 5},
-		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a task needs a decision", fleet.Cluster{},
+		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a task needs a decision", cluster.Cluster{},
 			count("review"), 0, 5},
 		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "runs and arrays need decisions",
-			fleet.Cluster{}, count("blocked"), 0, 10},
-		{"mainstay_events_quarantined{}", "an event cannot be dispatched", fleet.Cluster{},
+			cluster.Cluster{}, count("blocked"), 0, 10},
+		{"mainstay_events_quarantined{}", "an event cannot be dispatched", cluster.Cluster{},
 			count("quarantined"), 0, 6},
-		{"mainstay_events_unmatched{}", "nothing asks for an event", fleet.Cluster{}, count("unmatched"), 0, 6},
+		{"mainstay_events_unmatched{}", "nothing asks for an event", cluster.Cluster{}, count("unmatched"), 0, 6},
 		{"mainstay_cluster_deployments{cluster_id=east,status=failed}", "a new version is not healthy",
-			fleet.Cluster{}, keepsService(api.DeploymentFailed), 0, 1},
-		{"mainstay_cluster_deployments_overdue{cluster_id=east}", "nobody ends a deployment", fleet.Cluster{},
+			cluster.Cluster{}, keepsService(api.DeploymentFailed), 0, 1},
+		{"mainstay_cluster_deployments_overdue{cluster_id=east}", "nobody ends a deployment", cluster.Cluster{},
 			keepsService(api.DeploymentRunning), 0, 1},
-		{"mainstay_cluster_services_short{cluster_id=east}", "an instance of two passes", fleet.Cluster{},
+		{"mainstay_cluster_services_short{cluster_id=east}", "an instance of two passes", cluster.Cluster{},
 			keepsService(api.DeploymentFailed), 0, 1},
-		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
-		{"mainstay_cluster_agents_desired{cluster_id=east}", "rules keep more than is configured", fleet.Cluster{},
-			func(_ *watchedFleet, c *fleet.Cluster) {
+		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", cluster.Cluster{},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
+		{"mainstay_cluster_agents_desired{cluster_id=east}", "rules keep more than is configured", cluster.Cluster{},
+			func(_ *watchedFleet, c *cluster.Cluster) {
 				c.Config.DesiredAgents, c.Config.MaxAgents, c.Config.Scaling.Mode = 2, 20, api.ScalingAuto
-				c.Scaling = &fleet.ScalingState{Target: new(10)}
+				c.Scaling = &cluster.ScalingState{Target: new(10)}
 			}, 0, 10},
-		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.MinAgents = 2 }, 0, 2},
-		{"mainstay_cluster_agents_lost{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose,
+		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", cluster.Cluster{},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Config.MinAgents = 2 }, 0, 2},
+		{"mainstay_cluster_agents_lost{cluster_id=east}", "one is lost", cluster.Cluster{Members: members("a b")}, lose,
 			0, 1},
-		{"mainstay_cluster_pauses{cluster_id=east}", "a lane is paused", fleet.Cluster{},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.Pauses = []fleet.Pause{{Lane: "default"}} }, 0, 1},
-		{"mainstay_cluster_brakes_engaged{cluster_id=east}", "many vanish at once", fleet.Cluster{},
-			func(_ *watchedFleet, c *fleet.Cluster) { c.BrakeHolds = []fleet.BrakeHold{{Hub: "h1"}} }, 0, 1},
-		{"mainstay_gateway_fleet_unread_clusters{}", "a cluster does not answer", fleet.Cluster{},
-			func(f *watchedFleet, _ *fleet.Cluster) {
+		{"mainstay_cluster_pauses{cluster_id=east}", "a lane is paused", cluster.Cluster{},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.Pauses = []cluster.Pause{{Lane: "default"}} }, 0, 1},
+		{"mainstay_cluster_brakes_engaged{cluster_id=east}", "many vanish at once", cluster.Cluster{},
+			func(_ *watchedFleet, c *cluster.Cluster) { c.BrakeHolds = []cluster.BrakeHold{{Hub: "h1"}} }, 0, 1},
+		{"mainstay_gateway_fleet_unread_clusters{}", "a cluster does not answer", cluster.Cluster{},
+			func(f *watchedFleet, _ *cluster.Cluster) {
 				f.executions[contract.ClusterWorkflowID("east")].query = func() (any, error) {
 					return nil,
 						errors.New("canary")
 				}
 			}, 0, 1},
-		{"mainstay_gateway_fleet_reads_total{outcome=ok}", "it is read", fleet.Cluster{},
-			func(*watchedFleet, *fleet.Cluster) {}, 1, 2},
+		{"mainstay_gateway_fleet_reads_total{outcome=ok}", "it is read", cluster.Cluster{},
+			func(*watchedFleet, *cluster.Cluster) {}, 1, 2},
 	} {
 		inBubble(t, c.series+" when "+c.why, func(t *testing.T) {
 			f := watchFleet(t)
@@ -253,32 +253,32 @@ func TestFleetMetricsMove(t *testing.T) {
 	}
 }
 
-func lose(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = api.AgentOffline }
+func lose(_ *watchedFleet, c *cluster.Cluster) { c.Members[0].Status = api.AgentOffline }
 
-func become(s api.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
-	return func(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = s }
+func become(s api.AgentStatus) func(*watchedFleet, *cluster.Cluster) {
+	return func(_ *watchedFleet, c *cluster.Cluster) { c.Members[0].Status = s }
 }
 
-func lead(agent string, epoch int64) func(*watchedFleet, *fleet.Cluster) {
-	return func(_ *watchedFleet, c *fleet.Cluster) { c.Leader, c.LeaderEpoch = agent, epoch }
+func lead(agent string, epoch int64) func(*watchedFleet, *cluster.Cluster) {
+	return func(_ *watchedFleet, c *cluster.Cluster) { c.Leader, c.LeaderEpoch = agent, epoch }
 }
 
-func own(owners ...string) func(*watchedFleet, *fleet.Cluster) {
-	return func(_ *watchedFleet, c *fleet.Cluster) {
+func own(owners ...string) func(*watchedFleet, *cluster.Cluster) {
+	return func(_ *watchedFleet, c *cluster.Cluster) {
 		c.Shards = nil
 		for _, o := range owners {
-			c.Shards = append(c.Shards, fleet.ShardOwner{Owner: o, Epoch: 1})
+			c.Shards = append(c.Shards, cluster.ShardOwner{Owner: o, Epoch: 1})
 		}
 	}
 }
 
-func wait(f *watchedFleet, _ *fleet.Cluster) {
+func wait(f *watchedFleet, _ *cluster.Cluster) {
 	f.backlogs = map[string]map[int32]int64{contract.ClusterLane("east"): {2: 3, 4: 1}}
 }
 
 // keepsService has a service of two with one instance that passes, whose newest deployment began long ago.
-func keepsService(status api.DeploymentStatus) func(*watchedFleet, *fleet.Cluster) {
-	return func(f *watchedFleet, _ *fleet.Cluster) {
+func keepsService(status api.DeploymentStatus) func(*watchedFleet, *cluster.Cluster) {
+	return func(f *watchedFleet, _ *cluster.Cluster) {
 		j := &job.Job{Name: "web"}
 		j.Apply(api.JobDefinition{Job: "web", Type: api.JobService, Cluster: "east", Update: &api.JobUpdate{},
 			Instances: &api.Instances{Count: new(2), Task: &api.TaskSpec{Type: "serve"}}}, "ann", time.Now().Add(-time.Hour))
@@ -294,8 +294,8 @@ func keepsService(status api.DeploymentStatus) func(*watchedFleet, *fleet.Cluste
 	}
 }
 
-func count(status string) func(*watchedFleet, *fleet.Cluster) {
-	return func(f *watchedFleet, _ *fleet.Cluster) {
+func count(status string) func(*watchedFleet, *cluster.Cluster) {
+	return func(f *watchedFleet, _ *cluster.Cluster) {
 		f.counts = map[string]int64{status + " east": 5, status + " gone": 1}
 	}
 }
@@ -303,7 +303,7 @@ func count(status string) func(*watchedFleet, *fleet.Cluster) {
 // An agent that was lost in one cluster and has joined another is told of once: as it is now.
 func TestAgentsAreToldOfOnce(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string][2]fleet.Cluster{
+	for name, c := range map[string][2]cluster.Cluster{
 		"lost first":   {{Members: members("", "a")}, {Members: members("a")}},
 		"lost in both": {{Members: members("", "a")}, {Members: members("", "a")}},
 		"lost last":    {{Members: members("a")}, {Members: members("", "a")}},

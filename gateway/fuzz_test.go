@@ -11,9 +11,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -22,12 +22,12 @@ import (
 func fuzzed(f *testing.F) http.Handler {
 	f.Helper()
 	temporal := newFake()
-	cluster := open(contract.ClusterWorkflowID("default"), contract.ClusterWorkflow)
-	cluster.query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "default"}}}, nil
+	c := open(contract.ClusterWorkflowID("default"), contract.ClusterWorkflow)
+	c.query = func() (any, error) {
+		return contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "default"}}}, nil
 	}
-	cluster.update = func(string, any) (any, error) { return nil, nil }
-	temporal.executions[contract.ClusterWorkflowID("default")] = cluster
+	c.update = func(string, any) (any, error) { return nil, nil }
+	temporal.executions[contract.ClusterWorkflowID("default")] = c
 	s := httpapi.New(httpapi.Options{})
 	gateway.New(gateway.Options{Store: store.Store{Client: temporal}}).Register(s.API())
 	return s.Handler()

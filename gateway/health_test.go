@@ -12,17 +12,17 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
 func newHealthHub() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
 	f.withCluster(api.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Hub: "h1", Status: api.AgentOnline},
-		fleet.Member{AgentID: "a-2", Hub: "h2", Status: api.AgentOnline},
-		fleet.Member{AgentID: "a-3", Status: api.AgentOffline, StatusReason: "its connection closed"},
-		fleet.Member{AgentID: "a-4", Status: api.AgentMaintenance})
+		cluster.Member{AgentID: "a-1", Hub: "h1", Status: api.AgentOnline},
+		cluster.Member{AgentID: "a-2", Hub: "h2", Status: api.AgentOnline},
+		cluster.Member{AgentID: "a-3", Status: api.AgentOffline, StatusReason: "its connection closed"},
+		cluster.Member{AgentID: "a-4", Status: api.AgentMaintenance})
 	f.workers = []*workerpb.WorkerHeartbeat{{WorkerIdentity: contract.AgentIdentity("east", "a-1"),
 		HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: .5},
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 2, TotalProcessedTasks: 4, TotalFailedTasks: 1}}}
@@ -30,8 +30,8 @@ func newHealthHub() *fakeHub {
 		if queue == contract.HubQueue("h2") {
 			return contract.ReadHealthResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
-		return contract.ReadHealthResult{Agents: map[string]fleet.Health{"a-1": fleet.AssessHealth(
-			fleet.HealthFacts{Failed: 10}, "")}}, nil
+		return contract.ReadHealthResult{Agents: map[string]cluster.Health{"a-1": cluster.AssessHealth(
+			cluster.HealthFacts{Failed: 10}, "")}}, nil
 	}
 	return f
 }

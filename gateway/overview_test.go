@@ -17,7 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -32,8 +32,8 @@ func TestOverview(t *testing.T) {
 	require.Empty(t, empty.Clusters)
 
 	f.withCluster(api.ClusterConfig{Name: "web", MinAgents: 1},
-		fleet.Member{AgentID: "a", Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 3}},
-		fleet.Member{AgentID: "b", Status: api.AgentOffline, StatusSince: time.Now(),
+		cluster.Member{AgentID: "a", Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 3}},
+		cluster.Member{AgentID: "b", Status: api.AgentOffline, StatusSince: time.Now(),
 			AgentProfile: api.AgentProfile{MaxTasks: 3}})
 	f.executions["cluster/silent"] = open("cluster/silent", "Cluster")
 	f.backlogs = map[string]map[int32]int64{"lane/web": {3: 4}}
@@ -164,7 +164,7 @@ func TestOverviewForgetsThatNobodyCouldTakeOver(t *testing.T) {
 		{"a-1", api.AgentOffline, now, true},
 	} {
 		f := newFake()
-		f.withCluster(api.ClusterConfig{Name: "east"}, fleet.Member{AgentID: c.agent, Status: c.status,
+		f.withCluster(api.ClusterConfig{Name: "east"}, cluster.Member{AgentID: c.agent, Status: c.status,
 			StatusSince: c.since, AgentProfile: api.AgentProfile{MaxTasks: 1}})
 		record := recorded("a-1", 7, api.FailoverNoTarget)
 		record.NoticedAt, record.CompletedAt = now, &now

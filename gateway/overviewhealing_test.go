@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // problemsOf are an overview's problems of a kind, by cluster.
@@ -34,12 +34,12 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 		return &o
 	}
 	minutes := time.Now().Add(-10 * time.Minute)
-	member := func(id string, health *fleet.MemberHealth) fleet.Member {
-		return fleet.Member{AgentID: id, Status: api.AgentOnline, StatusSince: minutes, Hub: "h",
+	member := func(id string, health *cluster.MemberHealth) cluster.Member {
+		return cluster.Member{AgentID: id, Status: api.AgentOnline, StatusSince: minutes, Hub: "h",
 			AgentProfile: api.AgentProfile{MaxTasks: 1},
 			Health:       health}
 	}
-	ill := &fleet.MemberHealth{Level: api.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
+	ill := &cluster.MemberHealth{Level: api.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
 	f.withCluster(api.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))
 	missing := read()
 	require.Equal(t, api.SeverityWarning, problemsOf(missing, api.ProblemHealing)[""].Severity,

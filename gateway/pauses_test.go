@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -37,8 +37,8 @@ func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	e := f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "web"},
-		Pauses: []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}}})
+	e := f.withClusterState(&cluster.Cluster{Config: api.ClusterConfig{Name: "web"},
+		Pauses: []cluster.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}}})
 	var asked []any
 	e.update = func(name string, arg any) (any, error) {
 		asked = append(asked, name, arg)
@@ -69,9 +69,9 @@ func TestPauseAndResume(t *testing.T) {
 func TestChangesOfAClusterAnswerHowItStands(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withClusterState(&fleet.Cluster{Config: api.ClusterConfig{Name: "web"},
-		Members: []fleet.Member{{AgentID: "a-1", Status: api.AgentOnline}},
-		Targets: fleet.Targets{{ID: "db-1", Agent: "a-1"}}})
+	e := f.withClusterState(&cluster.Cluster{Config: api.ClusterConfig{Name: "web"},
+		Members: []cluster.Member{{AgentID: "a-1", Status: api.AgentOnline}},
+		Targets: cluster.Targets{{ID: "db-1", Agent: "a-1"}}})
 	e.update = func(string, any) (any, error) { return contract.Done{}, nil }
 	h := serve(t, f)
 	path := clustersPath + "/web"
@@ -98,23 +98,23 @@ func TestQueueViews(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	member := func(id string, capabilities ...string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: api.AgentOnline,
+	member := func(id string, capabilities ...string) cluster.Member {
+		return cluster.Member{AgentID: id, Instance: "i", Epoch: 1, Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{MaxTasks: 4, Capabilities: capabilities}}
 	}
-	show := func(c fleet.Cluster) {
+	show := func(c cluster.Cluster) {
 		c.Config = c.Config.WithDefaults()
 		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
 	}
-	show(fleet.Cluster{
-		Config: api.ClusterConfig{Name: "east"}, Members: []fleet.Member{member("a-1", "gpu"), member("a-2")},
-		CapabilityLanes: fleet.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}},
-		Pauses:          []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
+	show(cluster.Cluster{
+		Config: api.ClusterConfig{Name: "east"}, Members: []cluster.Member{member("a-1", "gpu"), member("a-2")},
+		CapabilityLanes: cluster.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}},
+		Pauses:          []cluster.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
 	})
-	show(fleet.Cluster{
+	show(cluster.Cluster{
 		Config:  api.ClusterConfig{Name: "keyed", ReplicationMode: api.Sharded, Shards: 11},
-		Members: []fleet.Member{member("s-1")},
-		Shards:  append(make([]fleet.ShardOwner, 10), fleet.ShardOwner{Owner: "s-1", Epoch: 4}),
+		Members: []cluster.Member{member("s-1")},
+		Shards:  append(make([]cluster.ShardOwner, 10), cluster.ShardOwner{Owner: "s-1", Epoch: 4}),
 	})
 	pinned := f.withTask(contract.TaskState{})
 	pinned.info.SearchAttributes.IndexedFields[contract.AttrCluster.GetName()] = payload("east")
@@ -191,7 +191,7 @@ func TestPatchCluster(t *testing.T) {
 	f := newFake()
 	before := api.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g",
 		TenantWeights: map[string]float64{"acme": 5, "old": 2}}.WithDefaults()
-	state := &fleet.Cluster{Config: before}
+	state := &cluster.Cluster{Config: before}
 	var got api.ClusterConfig
 	f.withClusterState(state).update = func(_ string, arg any) (any, error) {
 		got = arg.(contract.ConfigureRequest).ClusterConfig
@@ -238,7 +238,7 @@ func TestTenantWeightIsSubmitted(t *testing.T) {
 func TestFailoverOfAnOfflineAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(api.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: api.AgentOffline,
+	f.withCluster(api.ClusterConfig{Name: "east"}, cluster.Member{AgentID: "a-1", Status: api.AgentOffline,
 		StatusSince: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)})
 	p := problem(t, do(serve(t, f), http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
 	require.Contains(t, p.Detail, "offline since 2026-11-21T12:00:00Z")

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // everySetting holds, for each resource that has GET and PUT, where it is created and one with every setting that it
@@ -128,7 +128,7 @@ func TestGetThenPutChangesNothing(t *testing.T) {
 		created := do(h, http.MethodPost, sample.collection, sample.body)
 		require.Equal(t, http.StatusCreated, created.Code, created.Body)
 		if e := f.executions[contract.ClusterWorkflowID(sample.name)]; e != nil {
-			state := &fleet.Cluster{Config: e.input.(contract.ClusterInput).Config}
+			state := &cluster.Cluster{Config: e.input.(contract.ClusterInput).Config}
 			f.withClusterState(state).update = func(_ string, arg any) (any, error) {
 				state.Config = arg.(contract.ConfigureRequest).ClusterConfig
 				return contract.Done{}, nil

@@ -15,17 +15,18 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
 // withCluster adds a cluster whose worker answers.
-func (f *fakeTemporal) withCluster(config api.ClusterConfig, members ...fleet.Member) *execution {
-	return f.withClusterState(&fleet.Cluster{Config: config, Members: members})
+func (f *fakeTemporal) withCluster(config api.ClusterConfig, members ...cluster.Member) *execution {
+	return f.withClusterState(&cluster.Cluster{Config: config, Members: members})
 }
 
-func (f *fakeTemporal) withClusterState(state *fleet.Cluster) *execution {
+func (f *fakeTemporal) withClusterState(state *cluster.Cluster) *execution {
 	state.Config = state.Config.WithDefaults()
 	e := open(contract.ClusterWorkflowID(state.Config.Name), contract.ClusterWorkflow)
 	e.query = func() (any, error) { return contract.ClusterView{Cluster: *state}, nil }
@@ -110,9 +111,9 @@ func TestLanes(t *testing.T) {
 		"pinned": {`{"type":"x","cluster":"default","agent":"a-1","required_capabilities":["gpu"]}`,
 			"lane/default/agent/a-1"},
 		"shard": {`{"type":"x","cluster":"keyed","shard_key":"k"}`,
-			contract.LaneQueue("keyed", fleet.ShardLane(fleet.ShardOf("k", 4)))},
+			contract.LaneQueue("keyed", task.ShardLane(task.ShardOf("k", 4)))},
 		"no key": {`{"type":"x","cluster":"keyed","id":"the-id"}`,
-			contract.LaneQueue("keyed", fleet.ShardLane(fleet.ShardOf("the-id", 4)))},
+			contract.LaneQueue("keyed", task.ShardLane(task.ShardOf("the-id", 4)))},
 	} {
 		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, c.body), http.StatusAccepted)
 		require.Equal(t, c.lane, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane, name)
@@ -130,7 +131,7 @@ func TestTenantsOpenLanesSideBySide(t *testing.T) {
 	f := newFake()
 	e := f.withCluster(api.ClusterConfig{Name: "default"})
 	e.query = func() (any, error) {
-		c := fleet.Cluster{Config: api.ClusterConfig{Name: "default"}.WithDefaults()}
+		c := cluster.Cluster{Config: api.ClusterConfig{Name: "default"}.WithDefaults()}
 		c.OpenLane(api.LaneNeeds{Capabilities: []string{"old"}}, "", time.Now())
 		return contract.ClusterView{Cluster: c}, nil
 	}
@@ -258,10 +259,10 @@ func TestSubmitNeedsNoWorkerForAClusterOfTheGateway(t *testing.T) {
 	h := serve(t, f)
 	answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters",
 		`{"name":"fresh","replication_mode":"sharded","shards":8}`), http.StatusCreated)
-	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`),
+	item := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`),
 		http.StatusAccepted)
-	require.Equal(t, contract.LaneQueue("fresh", fleet.ShardLane(fleet.ShardOf("k", 8))),
-		f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane)
+	require.Equal(t, contract.LaneQueue("fresh", task.ShardLane(task.ShardOf("k", 8))),
+		f.executions[contract.TaskWorkflowID(item.ID)].input.(contract.TaskInput).Lane)
 }
 
 func TestKnownClustersAreCached(t *testing.T) {

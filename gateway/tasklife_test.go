@@ -17,7 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -144,9 +144,9 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	cluster := answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters",
+	c := answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters",
 		`{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
-	require.Equal(t, 30*24*time.Hour, cluster.DeadLetterRetention.Std())
+	require.Equal(t, 30*24*time.Hour, c.DeadLetterRetention.Std())
 	f.withCluster(api.ClusterConfig{Name: "default"})
 	for name, want := range map[string]time.Duration{"kept": 30 * 24 * time.Hour, "default": 7 * 24 * time.Hour} {
 		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`),
@@ -158,7 +158,7 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 		protocol.CodeInvalidRequest)
 
 	f.executions[contract.ClusterWorkflowID("kept")].query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "kept"}.WithDefaults()}},
+		return contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "kept"}.WithDefaults()}},
 			nil
 	}
 	f.executions[contract.ClusterWorkflowID("kept")].update = func(_ string, arg any) (any, error) {

@@ -24,7 +24,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -82,7 +82,7 @@ func TestRunningTaskShowsItsAttempt(t *testing.T) {
 
 func TestOpenTasksSayWhy(t *testing.T) {
 	t.Parallel()
-	member := fleet.Member{AgentID: "a-1", Instance: "i-1", Status: api.AgentOnline,
+	member := cluster.Member{AgentID: "a-1", Instance: "i-1", Status: api.AgentOnline,
 		AgentProfile: api.AgentProfile{MaxTasks: 2}}
 	busy := &workerpb.WorkerHeartbeat{
 		WorkerIdentity: contract.AgentIdentity("default", "a-1"), WorkerInstanceKey: "i-1",
@@ -91,7 +91,7 @@ func TestOpenTasksSayWhy(t *testing.T) {
 	next := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		state   contract.TaskState
-		members []fleet.Member
+		members []cluster.Member
 		workers []*workerpb.WorkerHeartbeat
 		agent   string
 		status  api.TaskStatus
@@ -99,11 +99,11 @@ func TestOpenTasksSayWhy(t *testing.T) {
 	}{
 		"nobody": {contract.TaskState{Status: api.TaskQueued}, nil, nil, "", api.TaskQueued,
 			"no online agent in cluster default"},
-		"busy": {contract.TaskState{Status: api.TaskQueued}, []fleet.Member{member},
+		"busy": {contract.TaskState{Status: api.TaskQueued}, []cluster.Member{member},
 			[]*workerpb.WorkerHeartbeat{busy}, "", api.TaskQueued,
 			"all 2 slots of the only agent of cluster default are in use; up to about 4 tasks are ahead of it"},
 		"pinned": {contract.TaskState{Status: api.TaskQueued},
-			[]fleet.Member{{AgentID: "a-9", Status: api.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9",
+			[]cluster.Member{{AgentID: "a-9", Status: api.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9",
 			api.TaskQueued, "agent a-9 is offline since 2027-01-15T07:00:00Z; the task waits for it"},
 		"backoff": {contract.TaskState{Status: api.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil,
 			"", api.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},

@@ -16,9 +16,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -282,7 +282,7 @@ func TestClusterIsOnlyForItsTenants(t *testing.T) {
 func TestWorkForAgentsThatThereAreNotIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(api.ClusterConfig{Name: "default"}, fleet.Member{AgentID: "here", Status: api.AgentOnline})
+	f.withCluster(api.ClusterConfig{Name: "default"}, cluster.Member{AgentID: "here", Status: api.AgentOnline})
 	_, send := tenants(t, f)
 	submit := func(tenant, agent string) *httptest.ResponseRecorder {
 		return send(tenant, http.MethodPost, "/api/v1/agents/tasks",

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -121,15 +121,15 @@ func TestChildrenOfWhatIsKnownBeforehandAreRevoked(t *testing.T) {
 func TestSessionsOfASpawnersTokenEnd(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(api.ClusterConfig{Name: "build"})
+	c := f.withCluster(api.ClusterConfig{Name: "build"})
 	f.withCluster(api.ClusterConfig{Name: "other"})
 	f.withAccess()
-	cluster.query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "build"},
-			Members: []fleet.Member{{AgentID: "rogue", JoinToken: "0000000000ee"}}}}, nil
+	c.query = func() (any, error) {
+		return contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "build"},
+			Members: []cluster.Member{{AgentID: "rogue", JoinToken: "0000000000ee"}}}}, nil
 	}
 	var asked []contract.RevokeJoinTokenRequest
-	cluster.update = func(_ string, arg any) (any, error) {
+	c.update = func(_ string, arg any) (any, error) {
 		asked = append(asked, arg.(contract.RevokeJoinTokenRequest))
 		return contract.RevokedJoinToken{Agents: []string{"rogue"}}, nil
 	}
@@ -190,7 +190,7 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(api.ClusterConfig{Name: "build"})
+	c := f.withCluster(api.ClusterConfig{Name: "build"})
 	f.withAccess()
 	h := serve(t, f)
 	create := func(body string) api.NewToken {
@@ -199,21 +199,21 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	list := func() []api.Token {
 		return answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens
 	}
-	known := cluster.query
+	known := c.query
 	limited := create(`{"name":"three","kind":"join","cluster":"build","max_uses":3}`)
-	cluster.query = func() (any, error) { return nil, errors.New("canary") }
+	c.query = func() (any, error) { return nil, errors.New("canary") }
 	require.Equal(t, 3, limited.MaxUses)
 	require.Nil(t, list()[0].Uses, "the cluster does not answer")
-	cluster.query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{TokenLedger: fleet.TokenLedger{
-			TokenUses: []fleet.TokenUses{{ID: limited.ID, Agents: []string{"a", "b"}}},
+	c.query = func() (any, error) {
+		return contract.ClusterView{Cluster: cluster.Cluster{TokenLedger: cluster.TokenLedger{
+			TokenUses: []cluster.TokenUses{{ID: limited.ID, Agents: []string{"a", "b"}}},
 		}}}, nil
 	}
 	require.Equal(t, 2, *list()[0].Uses)
 
 	var asked []contract.RevokeJoinTokenRequest
 	down := true
-	cluster.update = func(name string, arg any) (any, error) {
+	c.update = func(name string, arg any) (any, error) {
 		require.Equal(t, contract.RevokeJoinTokenUpdate.Name, name)
 		if down {
 			return nil, errors.New("canary")
@@ -230,7 +230,7 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	require.Equal(t, []contract.RevokeJoinTokenRequest{{ID: limited.ID, EndSessions: true}}, asked)
 	require.Empty(t, list())
 
-	cluster.query = known
+	c.query = known
 	orphan := create(`{"name":"orphan","kind":"join","cluster":"build"}`)
 	delete(f.executions, contract.ClusterWorkflowID("build"))
 	answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+orphan.ID, ""), http.StatusOK)

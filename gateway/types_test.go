@@ -9,17 +9,17 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // TestSubmissionsOfATypeThatNobodyHandlesReadTheClusterRarely has many of them within a second, as a backlog does.
 func TestSubmissionsOfATypeThatNobodyHandlesReadTheClusterRarely(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	cluster := f.withCluster(api.ClusterConfig{Name: "web"})
-	types, err := contract.Payloads.ToPayload(fleet.LaneTypes{Shared: fleet.TypeSet{List: []string{"echo"}}})
+	c := f.withCluster(api.ClusterConfig{Name: "web"})
+	types, err := contract.Payloads.ToPayload(cluster.LaneTypes{Shared: cluster.TypeSet{List: []string{"echo"}}})
 	require.NoError(t, err)
-	cluster.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoTypes: types}}
+	c.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoTypes: types}}
 	h := serve(t, f)
 	const tasks = 100
 	for range tasks {

@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // withUnhandled adds tasks of a type that no agent could run when they were last offered.
@@ -58,8 +58,8 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			cluster := f.withCluster(api.ClusterConfig{Name: "web"},
-				fleet.Member{AgentID: "a", Status: api.AgentOnline,
+			state := f.withCluster(api.ClusterConfig{Name: "web"},
+				cluster.Member{AgentID: "a", Status: api.AgentOnline,
 					AgentProfile: api.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
 			infos := f.withUnhandled(2, "resize", since)
 			f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
@@ -75,7 +75,7 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 						answer.NextPageToken = []byte{1}
 					}
 				case strings.Contains(r.GetQuery(), "'Cluster'"):
-					answer.Executions = []*workflowpb.WorkflowExecutionInfo{cluster.info}
+					answer.Executions = []*workflowpb.WorkflowExecutionInfo{state.info}
 				}
 				return answer, nil
 			}
@@ -113,7 +113,7 @@ func TestWhyNobodyHandlesATask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			f.withCluster(api.ClusterConfig{Name: "web", Tenants: c.tenants}, fleet.Member{AgentID: "a",
+			f.withCluster(api.ClusterConfig{Name: "web", Tenants: c.tenants}, cluster.Member{AgentID: "a",
 				Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
 			task := f.withUnhandled(1, "resize", next)[0]
 			task.SearchAttributes.IndexedFields[contract.AttrTenant.GetName()] = payload("beta")

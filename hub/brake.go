@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // reprieveGraces is how many disconnect graces a held session has to come back after the brake was released. An agent
@@ -33,13 +33,13 @@ const (
 
 // brake is a cluster's mass-loss brake, as far as the hub knows it.
 type brake struct {
-	fleet.Brake            // over this hub's agents
-	engaged      bool      // lost agents are held: by this hub's judgement, or by the cluster's
-	askCluster   bool      // the cluster judges, over all hubs
-	look         brakeLook // the newest
-	unheardSince time.Time // since when the cluster does not know of changes; zero: it does
-	reporting    bool      // it is being told
-	reportedAt   time.Time // when that began
+	cluster.Brake           // over this hub's agents
+	engaged       bool      // lost agents are held: by this hub's judgement, or by the cluster's
+	askCluster    bool      // the cluster judges, over all hubs
+	look          brakeLook // the newest
+	unheardSince  time.Time // since when the cluster does not know of changes; zero: it does
+	reporting     bool      // it is being told
+	reportedAt    time.Time // when that began
 }
 
 // brakeLook is what one look at a cluster's agents at this hub found. Idle agents never had work.
@@ -64,10 +64,10 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		b := h.brakeLocked(s.cluster)
 		found, missed := &b.look, false
 		switch judged := h.judgeLocked(s, now); judged {
-		case fleet.Suspect, fleet.Lost:
+		case cluster.Suspect, cluster.Lost:
 			if !s.poisoned() {
-				b.Lost(fleet.AgentLoss{AgentID: s.agent, Idle: !s.worked, At: now})
-				missed = judged == fleet.Lost || !s.brieflyAway(now)
+				b.Lost(cluster.AgentLoss{AgentID: s.agent, Idle: !s.worked, At: now})
+				missed = judged == cluster.Lost || !s.brieflyAway(now)
 			}
 		default:
 			b.Back(s.agent)

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -24,14 +24,14 @@ const (
 
 // contest is an agent id that processes take from each other.
 type contest struct {
-	fleet.Contest
+	cluster.Contest
 	rival *protocol.Register // the newest process without the id; nil: none is known
 	seen  time.Time          // when it asked, or lost the id
 }
 
 // living reports whether the agent's process is certainly there: one that has crashed has closed its connection.
 func (s *session) living() bool {
-	return !s.gone && s.sequence > 0 && s.judged == fleet.Alive && s.disconnectedAt.IsZero()
+	return !s.gone && s.sequence > 0 && s.judged == cluster.Alive && s.disconnectedAt.IsZero()
 }
 
 // takenLocked counts that a newer process took the id from a session's, if that lives.

@@ -10,8 +10,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,12 +27,12 @@ func process(host string) func(*protocol.Register) {
 func (b *bench) knock(host string) error {
 	reg := protocol.Register{AgentID: "a", Cluster: "c", AgentProfile: api.AgentProfile{MaxTasks: 1}}
 	process(host)(&reg)
-	_, err := b.openSession(b.t.Context(), reg, fleet.JoinToken{}, false)
+	_, err := b.openSession(b.t.Context(), reg, cluster.JoinToken{}, false)
 	return err
 }
 
 // rivals are the rivals that the hub publishes.
-func (b *bench) rivals() (rivals []fleet.Rival) {
+func (b *bench) rivals() (rivals []cluster.Rival) {
 	for _, entry := range (facts{b.Hub}).entries(func(string) bool { return true }) {
 		if r, ok := contract.RivalOf(entry); ok && entry.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN {
 			rivals = append(rivals, r)
@@ -59,7 +60,7 @@ func TestTwoProcessesWithOneAgentID(t *testing.T) {
 		require.ErrorContains(t, err, "another process with this agent id is connected")
 		code, _ := httpapi.Code(err)
 		require.Equal(t, protocol.CodeRateLimited, code, "agents ask again")
-		require.Equal(t, []fleet.Rival{{AgentID: "a", Host: "one-again", PID: 7, Address: "one-again.example",
+		require.Equal(t, []cluster.Rival{{AgentID: "a", Host: "one-again", PID: 7, Address: "one-again.example",
 			Since: began.UTC()}}, b.rivals())
 		for stopped := time.Now(); time.Since(stopped) <= rivalKept; {
 			second.poll()
@@ -109,7 +110,7 @@ func TestTwoProcessesWithOneAgentIDAtTwoHubs(t *testing.T) {
 			b.pass(time.Second)
 			require.Nil(t, p.session())
 			if version == 0 {
-				b.pass(fleet.UnknownLease)
+				b.pass(task.UnknownLease)
 			}
 		}
 		b.temporal.online = []string{contract.AgentIdentity("c", "a")}

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // detectEvery is the time between two looks at the sessions; it adds to the time to notice a loss.
@@ -49,7 +49,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 	for _, s := range h.sessions {
 		s.countMissed(h.holdTimeLocked(s), now)
 		judged := h.judgeLocked(s, now)
-		if judged == fleet.Lost {
+		if judged == cluster.Lost {
 			switch b := h.brakes[s.cluster]; {
 			case b.engaged:
 				d.holdLocked(s, now)
@@ -58,7 +58,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 			}
 			continue
 		}
-		if judged == fleet.Suspect && s.brieflyAway(now) {
+		if judged == cluster.Suspect && s.brieflyAway(now) {
 			judged = s.judged
 		}
 		if judged != s.judged {
@@ -103,10 +103,10 @@ func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
 	return e
 }
 
-func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
+func (h *Hub) judgeLocked(s *session, now time.Time) cluster.Liveness {
 	judged := s.timing.Judge(s.grace(), s.lastContact, s.disconnectedAt, now)
-	if judged == fleet.Lost && now.Before(s.reprieve) {
-		return fleet.Suspect
+	if judged == cluster.Lost && now.Before(s.reprieve) {
+		return cluster.Suspect
 	}
 	return judged
 }
@@ -124,7 +124,7 @@ func (h *Hub) acceptTimeLocked(a *attempt) time.Duration {
 // answer carried it or it is idempotent; otherwise the agent may have begun it, so it counts as lost.
 func (d detector) takeBackLocked(a *attempt, now time.Time) {
 	h := d.hub
-	if a.deliveredIn > 0 && a.session.judged == fleet.Alive { // else its silence counts
+	if a.deliveredIn > 0 && a.session.judged == cluster.Alive { // else its silence counts
 		a.session.countUndone(a, now)
 	}
 	h.forgetLocked(a)
@@ -181,9 +181,9 @@ func (h *Hub) endLocked(s *session, e ending) {
 		s.conn = nil
 	}
 	lease := api.Duration(e.lease)
-	var held []fleet.HeldAttempt
+	var held []cluster.HeldAttempt
 	unlisted, successor := 0, h.successorsLocked(s)
-	hold := func(a fleet.HeldAttempt) {
+	hold := func(a cluster.HeldAttempt) {
 		if len(held) < api.MaxTransfers {
 			held = append(held, a)
 		} else {
@@ -195,11 +195,11 @@ func (h *Hub) endLocked(s *session, e ending) {
 		if until := h.awaitLocked(a, &e); !until.IsZero() {
 			awaited = later(awaited, until)
 			if a.instance == nil { // instances are their jobs' to tell of
-				hold(fleet.HeldAttempt{TaskID: a.task, Attempt: a.number, AwaitedUntil: until.UTC()})
+				hold(cluster.HeldAttempt{TaskID: a.task, Attempt: a.number, AwaitedUntil: until.UTC()})
 			}
 			continue
 		}
-		hold(fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		hold(cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		if a.mayHaveBegun() {
 			a.contested, a.successor = e.living, successor(a)
 			h.loseLocked(a, e.reason, e.lease)

@@ -17,8 +17,8 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -65,7 +65,7 @@ func TestLostSessions(t *testing.T) {
 				require.Equal(t, c.evidence, changed[0].Evidence)
 				require.InDelta(t, c.after, changed[0].NoticedAfter.Std(), float64(3*detectEvery))
 				require.Equal(t, 1.0, b.counted("mainstay_hub_agents_given_up_total"))
-				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, changed[0].Attempts)
+				require.Equal(t, []cluster.HeldAttempt{{TaskID: "t1", Attempt: 1}}, changed[0].Attempts)
 			})
 		})
 	}
@@ -191,7 +191,7 @@ func TestComingBackWithinTheGrace(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(aTask("t1"))
 		a.hangUp()
-		require.Equal(t, fleet.Suspect, b.judgeLocked(a.session(), time.Now()))
+		require.Equal(t, cluster.Suspect, b.judgeLocked(a.session(), time.Now()))
 		b.pass(b.config.Timing.DisconnectGrace - detectEvery)
 		a.poll(lists(given))
 		b.pass(2 * b.config.Timing.DisconnectGrace)
@@ -215,7 +215,7 @@ func TestLearntGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", Mistakes: c.mistakes,
+				b.temporal.epochs["a"] = cluster.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", Mistakes: c.mistakes,
 					GivenUp: c.mistakes > 0}
 				a := b.register("a", 1, func(r *protocol.Register) { r.Reconnects = true })
 				for range 3 {
@@ -297,14 +297,14 @@ func TestASessionIsNotOpenedAgainWhileItsGoodbyeIsUnderWay(t *testing.T) {
 		require.NoError(t, err)
 		again := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
 			AgentProfile: api.AgentProfile{MaxTasks: 1}}
-		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
+		_, err = b.openSession(t.Context(), again, cluster.JoinToken{}, true)
 		requireCode(t, protocol.CodeRateLimited, err)
 		again.Registration = 5 // the goodbye has no number, so it counts nevertheless
-		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
+		_, err = b.openSession(t.Context(), again, cluster.JoinToken{}, true)
 		requireCode(t, protocol.CodeRateLimited, err)
 		require.Nil(t, a.session())
 		again.InstanceID = "another"
-		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, false)
+		_, err = b.openSession(t.Context(), again, cluster.JoinToken{}, false)
 		require.NoError(t, err, "a new process has an epoch of its own")
 		b.pass(goodbyeKept + time.Second)
 		require.Empty(t, b.Hub.goodbyes)
@@ -356,7 +356,7 @@ func TestNotAcceptedWithinTheLease(t *testing.T) {
 		b.pass(b.config.Timing.FailureThreshold)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, api.AttemptLost, b.reported()[0].Outcome)
-		require.GreaterOrEqual(t, b.reported()[0].NoticedAt.Sub(asked), fleet.AgentLease(b.config.Timing.FailureThreshold))
+		require.GreaterOrEqual(t, b.reported()[0].NoticedAt.Sub(asked), cluster.AgentLease(b.config.Timing.FailureThreshold))
 	})
 }
 
@@ -494,7 +494,7 @@ func TestProofsOfDeathReleaseTheBrake(t *testing.T) {
 		require.NotNil(t, b.brakeTold())
 		directive := contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive}
 		for _, p := range peers {
-			directive.Deaths = append(directive.Deaths, fleet.Death{AgentID: p.claims.Agent, Instance: p.claims.Instance,
+			directive.Deaths = append(directive.Deaths, cluster.Death{AgentID: p.claims.Agent, Instance: p.claims.Instance,
 				Reason: "proof of death by a spawner: its container ended"})
 		}
 		require.NoError(t, b.direct(t.Context(), directive))
@@ -807,7 +807,7 @@ func TestAnAgentIDRegistersSeldom(t *testing.T) {
 		taken := 0
 		var refused error
 		for i := range 2 * registerBurst {
-			_, err := b.openSession(t.Context(), process(i), fleet.JoinToken{}, false)
+			_, err := b.openSession(t.Context(), process(i), cluster.JoinToken{}, false)
 			if err == nil {
 				taken++
 			} else {
@@ -819,7 +819,7 @@ func TestAnAgentIDRegistersSeldom(t *testing.T) {
 		require.Equal(t, protocol.CodeRateLimited, code)
 		b.register("b", 1) // another is not held back
 		b.pass(time.Second)
-		_, err := b.openSession(t.Context(), process(-1), fleet.JoinToken{}, false)
+		_, err := b.openSession(t.Context(), process(-1), cluster.JoinToken{}, false)
 		require.NoError(t, err)
 	})
 }
@@ -852,8 +852,8 @@ func TestBrakeIsReleasedByHand(t *testing.T) {
 // TestMembersThatDidNotComeBack has a cluster count an agent on a hub that has no session of it.
 func TestMembersThatDidNotComeBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		view := &contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"},
-			Members: []fleet.Member{
+		view := &contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c"},
+			Members: []cluster.Member{
 				{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4, Hub: "hub-1",
 					Status: api.AgentOnline}}}}
 		done, err := b.registers("a")
@@ -893,11 +893,11 @@ func TestTheTimeOfAStartIsNotTheAgents(t *testing.T) {
 func TestRegistrationsThatEndHalfWay(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(b.unanswered)
-		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4,
+		b.temporal.members = []cluster.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4,
 			Hub: "hub-1", Status: api.AgentOnline}}
 		b.temporal.unanswered = 1
 		_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-			AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}, cluster.JoinToken{}, false)
 		require.ErrorContains(t, err, "Temporal does not answer")
 		b.pass(b.config.Timing.FailureThreshold - time.Second)
 		require.Empty(t, b.changed(), "it may try again")
@@ -911,7 +911,7 @@ func TestRegistrationsThatEndHalfWay(t *testing.T) {
 func TestASilentClusterDelaysNoOther(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(b.unanswered)
-		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
+		b.temporal.members = []cluster.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
 			Status: api.AgentOnline}}
 		b.temporal.silent = "broken"
 		b.unanswered.ask("broken")
@@ -933,7 +933,7 @@ func TestASilentClusterDelaysNoOther(t *testing.T) {
 func TestABacklogKeepsNobodyFromBeingGivenUp(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.temporal.backlog = true
-		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
+		b.temporal.members = []cluster.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
 			Status: api.AgentOnline}}
 		b.start(b.reclaimer)
 		b.reclaimer.ask("c")
@@ -949,8 +949,8 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 		d.Attempt.Number, d.Attempt.AgentID, d.Attempt.Hub = 1, agent, "hub-1"
 		return store.Task{Task: api.Task{ID: task}, Delivery: d}
 	}
-	member := func(id, hub string, reconnects bool) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: id + "-instance", Epoch: 1, Hub: hub, Status: api.AgentOnline,
+	member := func(id, hub string, reconnects bool) cluster.Member {
+		return cluster.Member{AgentID: id, Instance: id + "-instance", Epoch: 1, Hub: hub, Status: api.AgentOnline,
 			AgentProfile: api.AgentProfile{Reconnects: reconnects}}
 	}
 	held := store.Held{delivery("brought", "back"), delivery("dropped", "back"), delivery("died", "gone"),
@@ -971,8 +971,8 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("back", 2)
 				a.session().attempts[attemptKey{"brought", 1}] = &attempt{}
-				view := &contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}}
-				view.Members = []fleet.Member{member("back", "hub-1", true), member("gone", "hub-1", true),
+				view := &contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c"}}}
+				view.Members = []cluster.Member{member("back", "hub-1", true), member("gone", "hub-1", true),
 					member("moved", "hub-2", true)}
 				for _, id := range c.gone {
 					view.Members = append(view.Members, member(id, "hub-1", false))

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -77,7 +77,7 @@ func (l *lane) placeLocked(a *attempt) bool {
 func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 	shortlist := l.shortlistLocked(&a.input, top)
 	sessions := make([]*session, 0, len(shortlist))
-	candidates := make([]fleet.Candidate, 0, len(shortlist))
+	candidates := make([]task.Candidate, 0, len(shortlist))
 	for _, s := range shortlist {
 		if s.free > 0 && s.takes(&a.input) {
 			sessions = append(sessions, s)
@@ -88,7 +88,7 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 			candidates = append(candidates, c)
 		}
 	}
-	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent,
+	chosen := task.Place(&a.input.Spec, candidates, task.Hint{Prefer: a.input.PreferAgent,
 		Avoid: a.input.TransferredFrom}, time.Now())
 	if chosen < 0 {
 		return false
@@ -148,7 +148,7 @@ func (a *attempt) assignment() protocol.Assignment {
 	spec := &a.input.Spec
 	var shard *int
 	_, lane, _ := contract.LaneOfQueue(a.lane)
-	if n, sharded := fleet.ShardOfLane(lane); sharded {
+	if n, sharded := task.ShardOfLane(lane); sharded {
 		shard = &n
 	}
 	return protocol.Assignment{

@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -17,14 +17,14 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	later, past := now.Add(90*time.Second), now.Add(-time.Second)
-	agent := func(access api.Providers, c fleet.Candidate) *session {
+	agent := func(access api.Providers, c task.Candidate) *session {
 		return &session{candidate: c, access: access}
 	}
 	l := &lane{sessions: map[*session]*seat{
-		agent(nil, fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"},
+		agent(nil, task.Candidate{AgentID: "a", TaskTypes: []string{"exec"},
 			Capabilities: []string{"gpu"}}): {},
 		agent(api.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}},
-			fleet.Candidate{AgentID: "b", TaskTypes: []string{"render"}}): {},
+			task.Candidate{AgentID: "b", TaskTypes: []string{"render"}}): {},
 	}}
 	for name, c := range map[string]struct {
 		spec      api.TaskSpec

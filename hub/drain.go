@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // idleLook is the time between two checks whether a drained agent has finished.
@@ -71,7 +71,7 @@ func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.Stop
 
 // awaitIdle returns when the agent has nothing in flight.
 func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
-	var left []fleet.HeldAttempt
+	var left []cluster.HeldAttempt
 	return lookEvery(ctx, idleLook, func() (idle bool, err error) {
 		left, idle, err = c.whatIsLeft(in, left)
 		return idle, err
@@ -81,8 +81,8 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 // whatIsLeft returns what the agent has in flight. before is what it had at the last look: the error has it, if the
 // agent has gone with it.
 func (c activities) whatIsLeft(
-	in contract.AwaitIdleInput, before []fleet.HeldAttempt,
-) (left []fleet.HeldAttempt, idle bool, err error) {
+	in contract.AwaitIdleInput, before []cluster.HeldAttempt,
+) (left []cluster.HeldAttempt, idle bool, err error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
@@ -92,7 +92,7 @@ func (c activities) whatIsLeft(
 	case s.awaitsWork(in.IncludeSystem):
 		s.leavingUntil = time.Now().Add(leavingFor)
 		for _, a := range s.attempts {
-			left = append(left, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+			left = append(left, cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		}
 		return left, false, nil
 	}
@@ -131,13 +131,13 @@ func (a *attempt) drainWork(includeSystem bool) api.DrainWork {
 	if spec := &a.input.Spec; spec.Type != "" {
 		work.Type, work.Safety = spec.Type, spec.Safety()
 	}
-	work.AtDeadline = fleet.AtDeadline(work.Safety)
+	work.AtDeadline = cluster.AtDeadline(work.Safety)
 	switch i := a.instance; {
 	case i == nil:
 	case i.OfEachAgent() && !includeSystem:
-		work.Kind, work.Ignored, work.AtDeadline = i.Kind, true, fleet.DrainsNot
+		work.Kind, work.Ignored, work.AtDeadline = i.Kind, true, cluster.DrainsNot
 	case i.Kind != "" && !i.OfEachAgent():
-		work.Kind, work.AtDeadline = i.Kind, fleet.DrainsService
+		work.Kind, work.AtDeadline = i.Kind, cluster.DrainsService
 	default:
 		work.Kind = i.Kind
 	}

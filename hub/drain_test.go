@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // An agent that vanishes takes what it has with it: it is not idle.
@@ -18,7 +18,7 @@ func TestWhatADrainedAgentTakesWithIt(t *testing.T) {
 		a := b.register("a", 2)
 		done := a.give(aTask("t1"))
 		in := contract.AwaitIdleInput{AgentID: "a", Instance: a.session().instance, Epoch: a.session().epoch}
-		var left []fleet.HeldAttempt
+		var left []cluster.HeldAttempt
 		look := func() (err error) {
 			var idle bool
 			left, idle, err = b.activities.whatIsLeft(in, left)
@@ -35,8 +35,8 @@ func TestWhatADrainedAgentTakesWithIt(t *testing.T) {
 		for !errors.As(look(), &gone) {
 			b.pass(idleLook)
 		}
-		var lost []fleet.HeldAttempt
+		var lost []cluster.HeldAttempt
 		require.NoError(t, gone.Details(&lost))
-		require.Equal(t, []fleet.HeldAttempt{{TaskID: "t2", Attempt: 1}}, lost)
+		require.Equal(t, []cluster.HeldAttempt{{TaskID: "t2", Attempt: 1}}, lost)
 	})
 }

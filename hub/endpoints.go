@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -205,11 +205,11 @@ func foreignSession() error {
 
 // joinTokenOf is the join token that an agent registers with, for its cluster. It is empty for certificates and the
 // configured join token, which cannot be revoked.
-func joinTokenOf(who *access.Identity) fleet.JoinToken {
+func joinTokenOf(who *access.Identity) cluster.JoinToken {
 	if who.Kind != api.IdentityJoin || !access.Kept(who.ID) {
-		return fleet.JoinToken{}
+		return cluster.JoinToken{}
 	}
-	return fleet.JoinToken{ID: who.ID, MaxUses: who.MaxUses, ExpiresAt: who.ExpiresAt}
+	return cluster.JoinToken{ID: who.ID, MaxUses: who.MaxUses, ExpiresAt: who.ExpiresAt}
 }
 
 // resumeSession opens a session for an agent that has one the hub does not know, as after a restart. Its join token may
@@ -229,7 +229,7 @@ func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registe
 	if in.Body.Address == "" {
 		in.Body.Address = hostOf(ctx)
 	}
-	registered, err := e.openSession(ctx, in.Body, fleet.JoinToken{ID: claims.Token}, true)
+	registered, err := e.openSession(ctx, in.Body, cluster.JoinToken{ID: claims.Token}, true)
 	if err != nil {
 		return nil, err
 	}
@@ -292,8 +292,8 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 			return nil, httpapi.RetryAfter(wait, "this agent dies too often: wait for as long as Retry-After says")
 		}
 		e.endProven(claims, "proof of death by its supervisor: "+in.Died)
-		cluster := contract.ClusterWorkflowID(claims.Cluster)
-		_, err = contract.DeadUpdate.Send(ctx, e.hub.client, cluster, fleet.DeathProof{
+		clusterName := contract.ClusterWorkflowID(claims.Cluster)
+		_, err = contract.DeadUpdate.Send(ctx, e.hub.client, clusterName, cluster.DeathProof{
 			AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor", Proof: in.Died})
 		switch {
 		case err == nil:

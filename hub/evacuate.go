@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -36,7 +36,7 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 	defer func() { c.endEvacuation(s, in.Roles, stopped) }()
 	var result contract.EvacuateResult
 	for _, a := range moving {
-		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		result.Attempts = append(result.Attempts, cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
 	}
 	limited, cancel := context.WithTimeout(ctx, evacuateLimit)
 	defer cancel()
@@ -109,7 +109,7 @@ func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResu
 		if a == nil || !a.movable() {
 			continue
 		}
-		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		result.Attempts = append(result.Attempts, cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		c.hub.takeOffLocked(a, &contract.EvacuateInput{AgentID: in.AgentID, Target: m.To, Reason: in.Reason})
 	}
 	if len(result.Attempts) > 0 {

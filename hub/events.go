@@ -6,19 +6,20 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // progressSpacing is the least time between two events of the progress of one attempt.
 const progressSpacing = time.Second
 
 // event begins an event about an attempt.
-func (a *attempt) event(kind api.EventType, at time.Time) fleet.Event {
+func (a *attempt) event(kind api.EventType, at time.Time) cluster.Event {
 	data := api.EventData{TaskID: a.task, Attempt: a.number, TaskType: a.taskType, Tenant: a.tenant}
 	if s := a.session; s != nil {
 		data.Cluster, data.AgentID, data.Epoch = s.cluster, s.agent, s.epoch
 	}
-	return fleet.Event{Type: kind, Time: at, EventData: data}
+	return cluster.Event{Type: kind, Time: at, EventData: data}
 }
 
 // publishRunningLocked publishes that an agent has begun an attempt.
@@ -58,7 +59,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	}
 	end := report.End()
 	end.At = now
-	next := fleet.Redeliver(&a.input.Spec, a.task, a.input.Tally, end)
+	next := task.Redeliver(&a.input.Spec, a.task, a.input.Tally, end)
 	e := a.event(api.TaskEvent(next.Status), now)
 	e.AttemptEnd, e.Reason = report.Outcome, next.Why
 	switch next.Status {
@@ -75,12 +76,12 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 const flapSpacing = time.Minute
 
 // publishLivenessLocked publishes that an agent became suspect, or is no longer.
-func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.Time) {
-	e := fleet.Event{Time: now, EventData: api.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
+func (h *Hub) publishLivenessLocked(s *session, judged cluster.Liveness, now time.Time) {
+	e := cluster.Event{Time: now, EventData: api.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
 	switch {
-	case judged == fleet.Alive && s.suspected:
+	case judged == cluster.Alive && s.suspected:
 		e.Type = api.EventAgentRecovered
-	case judged != fleet.Alive && !s.suspected:
+	case judged != cluster.Alive && !s.suspected:
 		if s.flaps++; now.Sub(s.suspectedAt) < flapSpacing {
 			return
 		}
@@ -95,6 +96,6 @@ func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.
 	default:
 		return
 	}
-	s.suspected = judged != fleet.Alive
+	s.suspected = judged != cluster.Alive
 	h.events.Publish(e)
 }

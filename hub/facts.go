@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -82,11 +82,11 @@ func (f facts) Digests() map[string][]string {
 
 // Agents returns the agents of a cluster that have a session, with the facts that their health depends on. No cluster:
 // of all.
-func (f facts) Agents(cluster string, now time.Time) (agents []health.Agent) {
+func (f facts) Agents(clusterName string, now time.Time) (agents []health.Agent) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 	for _, s := range f.hub.sessions {
-		if cluster != "" && s.cluster != cluster {
+		if clusterName != "" && s.cluster != clusterName {
 			continue
 		}
 		agents = append(agents, health.Agent{
@@ -95,8 +95,8 @@ func (f facts) Agents(cluster string, now time.Time) (agents []health.Agent) {
 			Instance: s.instance,
 			Epoch:    s.epoch,
 			Record:   s.health,
-			Alive:    !s.held && s.judged == fleet.Alive,
-			Facts: fleet.HealthFacts{
+			Alive:    !s.held && s.judged == cluster.Alive,
+			Facts: cluster.HealthFacts{
 				SelfReported:  s.ownHealth,
 				SelfNote:      s.ownNote,
 				Slots:         s.registration.MaxTasks,
@@ -113,7 +113,7 @@ func (f facts) Agents(cluster string, now time.Time) (agents []health.Agent) {
 }
 
 // NotifyHealth notifies the agent's cluster, unless the session has ended.
-func (f facts) NotifyHealth(a *health.Agent, is fleet.MemberHealth) {
+func (f facts) NotifyHealth(a *health.Agent, is cluster.MemberHealth) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 	if s := f.hub.sessions[a.ID]; s != nil && s.health == a.Record {
@@ -137,14 +137,14 @@ func (f facts) entries(picks func(agent string) bool) (entries []*workerpb.Worke
 }
 
 // brake returns the state of a cluster's brake for the cluster; nil: not engaged.
-func (f facts) brake(cluster string) *fleet.BrakeHold {
+func (f facts) brake(clusterName string) *cluster.BrakeHold {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	b := f.hub.brakes[cluster]
+	b := f.hub.brakes[clusterName]
 	if b == nil || b.EngagedAt.IsZero() || b.askCluster {
 		return nil
 	}
-	return &fleet.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: b.Count()}
+	return &cluster.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: b.Count()}
 }
 
 // cancel cancels the attempt with this Temporal token.
@@ -192,8 +192,8 @@ func (f facts) rejoin() {
 }
 
 // missingLocked reports whether a cluster counts a member on this hub that has no session here.
-func (h *Hub) missingLocked(cluster string, m *fleet.Member) bool {
-	s := h.sessionInLocked(cluster, m.AgentID)
+func (h *Hub) missingLocked(clusterName string, m *cluster.Member) bool {
+	s := h.sessionInLocked(clusterName, m.AgentID)
 	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
 }
 
@@ -204,10 +204,10 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 	h, now, name := f.hub, time.Now(), view.Config.Name
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	brake, present := fleet.Brake{Policy: view.Config.Brake}, 0
+	brake, present := cluster.Brake{Policy: view.Config.Brake}, 0
 	for i := range view.Members {
 		if m := &view.Members[i]; h.missingLocked(name, m) {
-			brake.Lost(fleet.AgentLoss{AgentID: m.AgentID, At: now})
+			brake.Lost(cluster.AgentLoss{AgentID: m.AgentID, At: now})
 		} else if m.Serving() {
 			present++
 		}
@@ -225,7 +225,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 		}
 		gone[m.AgentID] = m.Hub == h.id || !m.Serving() // else it is with another hub, with its work
 		if away && m.Serving() {
-			h.notices.Notify(name, fleet.Transition{
+			h.notices.Notify(name, cluster.Transition{
 				AgentID:      m.AgentID,
 				Instance:     m.Instance,
 				Epoch:        m.Epoch,

@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -47,7 +47,7 @@ func wire(f testing.TB) wired {
 	f.Helper()
 	temporal := newFakeTemporal()
 	temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.ActiveActive}
-	temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance"}
+	temporal.epochs["a"] = cluster.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance"}
 	timing := testTiming
 	timing.HeartbeatInterval, timing.CrowdInterval = time.Millisecond, time.Millisecond // polls are held no longer
 	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: temporal}, Namespace: "default",
@@ -62,7 +62,7 @@ func wire(f testing.TB) wired {
 	registered,
 		err := endpoints{h}.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
 		AgentProfile: api.AgentProfile{MaxTasks: 1},
-		Running:      []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
+		Running:      []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, cluster.JoinToken{}, false)
 	require.NoError(f, err)
 	w.session = registered.SessionToken
 	return w

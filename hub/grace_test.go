@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -53,7 +53,7 @@ func TestDisconnectGrace(t *testing.T) {
 			d.Fences = []contract.Fence{{AgentID: "a", MinEpoch: 9}}
 		}), "hub-1", "a newer process took its agent id", true},
 		"its death is proven": {direct(func(d *contract.Directive) {
-			d.Deaths = fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "its host was deleted"}}
+			d.Deaths = cluster.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "its host was deleted"}}
 		}), "hub-1", "its host was deleted", true},
 		"the instance is cancelled in the time": {func(b *bench, _ protocol.Assignment) {
 			facts{b.Hub}.cancel([]byte("j~~0.1/1"))
@@ -73,10 +73,10 @@ func TestDisconnectGrace(t *testing.T) {
 				require.Len(t, b.reported(), 1, "the other task goes elsewhere at once")
 				require.Equal(t, "t1/1", b.reported()[0].token)
 				lost := b.changed()[0]
-				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, lost.Attempts)
+				require.Equal(t, []cluster.HeldAttempt{{TaskID: "t1", Attempt: 1}}, lost.Attempts)
 				require.WithinDuration(t, time.Now().Add(grace-3*time.Second), lost.AwaitedUntil, 2*detectEvery)
 				held, err := b.holdsAttempts(t.Context(), contract.HoldsAttemptsInput{Cluster: "c",
-					Attempts: []fleet.HeldAttempt{{TaskID: "j~~0.1", Attempt: 1}}})
+					Attempts: []cluster.HeldAttempt{{TaskID: "j~~0.1", Attempt: 1}}})
 				require.NoError(t, err)
 				require.Len(t, held.Held, 1, "healing leaves it alone")
 

@@ -9,13 +9,13 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // rated is an agent's health by the hub's activity.
-func (b *bench) rated(agent string) fleet.Health {
+func (b *bench) rated(agent string) cluster.Health {
 	result, err := b.health.Read(b.t.Context(), contract.ReadHealthInput{Cluster: "c", AgentID: agent})
 	require.NoError(b.t, err)
 	require.Contains(b.t, result.Agents, agent)

@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // readTasks lists the tasks of a cluster's agents that have a session here, the oldest first.
@@ -86,7 +86,7 @@ func (c activities) holdsAttempts(
 	var result contract.HoldsAttemptsResult
 	for _, a := range in.Attempts {
 		if held[attemptKey{a.TaskID, a.Attempt}] {
-			result.Held = append(result.Held, fleet.HeldAttempt{TaskID: a.TaskID, Attempt: a.Attempt})
+			result.Held = append(result.Held, cluster.HeldAttempt{TaskID: a.TaskID, Attempt: a.Attempt})
 		}
 	}
 	return result, nil

@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -29,7 +29,7 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`"9999-12-31T23:59:59-23:59"`), &late))
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		_, err := b.openSession(t.Context(), protocol.Register{AgentID: "late", InstanceID: "late-instance", Cluster: "c",
-			AgentProfile: api.AgentProfile{MaxTasks: 1, StartedAt: late}}, fleet.JoinToken{}, false)
+			AgentProfile: api.AgentProfile{MaxTasks: 1, StartedAt: late}}, cluster.JoinToken{}, false)
 		requireCode(t, protocol.CodeInvalidRequest, err)
 
 		a := b.register("a", 1)

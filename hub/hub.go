@@ -20,7 +20,6 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/control"
 	"mainstay.dev/mainstay/hub/event"
 	"mainstay.dev/mainstay/hub/health"
@@ -30,13 +29,14 @@ import (
 	"mainstay.dev/mainstay/hub/registry"
 	"mainstay.dev/mainstay/hub/statesync"
 	"mainstay.dev/mainstay/hub/tasklog"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/limit"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.
 type Config struct {
 	// Timing holds the failure detector's thresholds.
-	Timing fleet.Timing
+	Timing cluster.Timing
 	// AcceptTimeout is how long an agent has to list an assignment as running. Default 5 s; idempotent work that was
 	// sent waits at least for the agent's lease.
 	AcceptTimeout time.Duration

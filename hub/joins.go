@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -36,12 +36,12 @@ type joiner struct {
 }
 
 type pendingJoin struct {
-	join   fleet.Join
+	join   cluster.Join
 	answer chan joinAnswer // capacity 1
 }
 
 type joinAnswer struct {
-	joined fleet.Joined
+	joined cluster.Joined
 	err    error
 }
 
@@ -51,20 +51,20 @@ func newJoiner(h *Hub) *joiner {
 }
 
 // join waits for the cluster's answer.
-func (j *joiner) join(ctx context.Context, cluster string, join fleet.Join) (fleet.Joined, error) {
+func (j *joiner) join(ctx context.Context, clusterName string, join cluster.Join) (cluster.Joined, error) {
 	p := &pendingJoin{join: join, answer: make(chan joinAnswer, 1)}
 	j.mu.Lock()
-	j.waiting[cluster] = append(j.waiting[cluster], p)
-	if !j.active[cluster] {
-		j.active[cluster] = true
-		j.hub.wg.Go(func() { j.send(cluster) })
+	j.waiting[clusterName] = append(j.waiting[clusterName], p)
+	if !j.active[clusterName] {
+		j.active[clusterName] = true
+		j.hub.wg.Go(func() { j.send(clusterName) })
 	}
 	j.mu.Unlock()
 	select {
 	case a := <-p.answer:
 		return a.joined, a.err
 	case <-ctx.Done():
-		return fleet.Joined{}, httpapi.Problem(protocol.CodeUnavailable,
+		return cluster.Joined{}, httpapi.Problem(protocol.CodeUnavailable,
 			"the cluster did not answer in time: try again")
 	}
 }

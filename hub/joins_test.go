@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // Many joins of agents that tell much of themselves must not make an update that Temporal refuses.
@@ -25,7 +25,7 @@ func TestJoinsOfOneUpdateHaveABound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			join := fleet.Join{AgentProfile: api.AgentProfile{Version: strings.Repeat("v", c.bytes)}}
+			join := cluster.Join{AgentProfile: api.AgentProfile{Version: strings.Repeat("v", c.bytes)}}
 			require.Equal(t, c.first, firstJoins(slices.Repeat([]*pendingJoin{{join: join}}, c.waiting)))
 		})
 	}

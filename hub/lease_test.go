@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -50,11 +50,11 @@ func TestALeaseHoldsAsItWasTold(t *testing.T) {
 				for i, named := range tt.named {
 					began = time.Now()
 					answer := <-a.poll(lists(given), func(p *protocol.Poll) {
-						p.Lease = api.Duration(fleet.AgentLease(named))
+						p.Lease = api.Duration(cluster.AgentLease(named))
 					})
 					answered = time.Now()
 					require.NoError(t, answer.err)
-					require.Equal(t, fleet.AgentLease(tt.told[i]), answer.Lease.Std(), "poll %d", i)
+					require.Equal(t, cluster.AgentLease(tt.told[i]), answer.Lease.Std(), "poll %d", i)
 				}
 				require.Equal(t, tt.held, answered.Sub(began))
 				a.hangUp()
@@ -73,7 +73,7 @@ func TestALeaseHoldsAsItWasTold(t *testing.T) {
 func TestAShorterLeaseIsToldInTime(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
-		names := func(p *protocol.Poll) { p.Lease = api.Duration(fleet.AgentLease(15 * time.Second)) }
+		names := func(p *protocol.Poll) { p.Lease = api.Duration(cluster.AgentLease(15 * time.Second)) }
 		held := a.poll(names)
 		b.pass(4 * time.Second)
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActivePassive,

@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -21,7 +21,7 @@ func TestForeignIdsAreRefusedAlsoInACrowd(t *testing.T) {
 		}
 		refused := func() {
 			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "theirs", InstanceID: "instance", Cluster: "c",
-				AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
+				AgentProfile: api.AgentProfile{MaxTasks: 1}}, cluster.JoinToken{}, false)
 			require.ErrorContains(t, err, "another cluster has this agent id online")
 		}
 		refused()
@@ -43,7 +43,7 @@ func TestAgentIsNotFencedByAnotherCluster(t *testing.T) {
 		admit := func() error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			_, err := b.admitLocked(theirs, "", "", &fleet.Joined{Epoch: a.claims.Epoch + 10}, time.Now())
+			_, err := b.admitLocked(theirs, "", "", &cluster.Joined{Epoch: a.claims.Epoch + 10}, time.Now())
 			return err
 		}
 		requireCode(t, protocol.CodeAgentIDInUse, admit())
@@ -56,7 +56,7 @@ func TestAgentIsNotFencedByAnotherCluster(t *testing.T) {
 		requireCode(t, protocol.CodeUnknownSession, (<-a.poll()).err)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		require.True(t, b.missingLocked("c", &fleet.Member{AgentID: "a", Hub: "hub-1", Epoch: a.claims.Epoch,
+		require.True(t, b.missingLocked("c", &cluster.Member{AgentID: "a", Hub: "hub-1", Epoch: a.claims.Epoch,
 			Status: api.AgentOnline}), "its cluster learns that it is away")
 	})
 }

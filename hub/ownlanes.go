@@ -7,8 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
@@ -102,18 +103,18 @@ func (o *ownLanes) look(ctx context.Context, now time.Time) bool {
 }
 
 // due returns the clusters to ask, with the lanes to close.
-func (o *ownLanes) due(now time.Time) (names []string, empty map[string][]fleet.OpenLane) {
+func (o *ownLanes) due(now time.Time) (names []string, empty map[string][]cluster.OpenLane) {
 	o.hub.mu.Lock()
 	defer o.hub.mu.Unlock()
-	empty = map[string][]fleet.OpenLane{}
+	empty = map[string][]cluster.OpenLane{}
 	for _, l := range o.hub.lanes {
-		cluster, name, _ := contract.LaneOfQueue(l.name)
-		agent, own := fleet.AgentOfLane(name)
+		clusterName, name, _ := contract.LaneOfQueue(l.name)
+		agent, own := task.AgentOfLane(name)
 		if !own || l.emptySince.IsZero() || now.Sub(l.emptySince) < ownLaneIdle {
 			continue
 		}
-		if known := o.open[cluster]; known != nil && known.asked[agent] > 0 {
-			empty[cluster] = append(empty[cluster], fleet.OpenLane{AgentID: agent, Asked: known.asked[agent]})
+		if known := o.open[clusterName]; known != nil && known.asked[agent] > 0 {
+			empty[clusterName] = append(empty[clusterName], cluster.OpenLane{AgentID: agent, Asked: known.asked[agent]})
 		}
 	}
 	serving := map[string]bool{}

@@ -9,12 +9,12 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // patient never takes an agent's silence for its loss.
 func patient() Config {
-	timing := fleet.DefaultTiming()
+	timing := cluster.DefaultTiming()
 	timing.WarningThreshold, timing.FailureThreshold = 24*time.Hour, 48*time.Hour
 	return Config{Timing: timing}
 }
@@ -23,7 +23,7 @@ func patient() Config {
 func (b *bench) keepLanes(at time.Time) {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
-	b.temporal.lanes = fleet.Cluster{}
+	b.temporal.lanes = cluster.Cluster{}
 	d := b.temporal.direct["c"]
 	d.CreatedAt, d.AgentLanes, d.Version = at, 0, d.Version+1
 	b.temporal.direct["c"] = d

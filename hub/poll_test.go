@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -86,7 +86,7 @@ func TestSessionOfAnotherHub(t *testing.T) {
 func TestAssignmentNamesItsShard(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: api.Sharded,
-			Shards: []fleet.ShardOwner{{Owner: "b", Epoch: 2}, {Owner: "a", Epoch: 2}}}
+			Shards: []cluster.ShardOwner{{Owner: "b", Epoch: 2}, {Owner: "a", Epoch: 2}}}
 		a := b.register("a", 2)
 		<-a.poll() // its role
 		answer := a.poll()

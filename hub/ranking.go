@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // ranking orders the sessions of a lane that have a free slot, so that a placement looks at a few of them. It has a
@@ -114,7 +114,7 @@ func (l *lane) shortlistLocked(in *contract.RunTaskInput, top int) []*session {
 }
 
 // kindOf describes what a session can run at all.
-func kindOf(c *fleet.Candidate, bundles bool) string {
+func kindOf(c *task.Candidate, bundles bool) string {
 	return strings.Join([]string{strings.Join(c.Capabilities, "+"), strings.Join(c.TaskTypes, "+"),
 		strconv.FormatBool(c.EndsProcessTrees), strconv.FormatBool(bundles)}, "|")
 }

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -69,14 +69,14 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 				bundleOf(1, 2)(in)
 			}
 		})
-		var all []fleet.Candidate
+		var all []task.Candidate
 		for s := range l.sessions {
 			if s.free > 0 && s.takes(&in) {
 				all = append(all, s.live())
 			}
 		}
 		wants := ""
-		if i := fleet.Place(&in.Spec, all, fleet.Hint{Prefer: in.PreferAgent, Avoid: in.TransferredFrom}, time.Now()); i >= 0 {
+		if i := task.Place(&in.Spec, all, task.Hint{Prefer: in.PreferAgent, Avoid: in.TransferredFrom}, time.Now()); i >= 0 {
 			wants = all[i].AgentID
 		}
 		a := &attempt{attemptKey: attemptKey{in.TaskID, 1}, lane: l.name, input: in}

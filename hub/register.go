@@ -10,8 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -28,7 +28,7 @@ const (
 // openSession joins the cluster and opens, or re-attaches, the session. token is the join token or, with resume, the
 // agent's session token.
 func (e endpoints) openSession(
-	ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool,
+	ctx context.Context, reg protocol.Register, token cluster.JoinToken, resume bool,
 ) (protocol.Registered, error) {
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
@@ -56,7 +56,7 @@ func (e endpoints) openSession(
 	}
 	defer done()
 	reg.StartedAt = reg.StartedAt.UTC()
-	joined, err := e.hub.joins.join(ctx, reg.Cluster, fleet.Join{
+	joined, err := e.hub.joins.join(ctx, reg.Cluster, cluster.Join{
 		AgentID:      reg.AgentID,
 		Instance:     reg.InstanceID,
 		Registration: reg.Registration,
@@ -96,7 +96,7 @@ func (e endpoints) openSession(
 		HubID:             e.hub.id,
 		HeartbeatInterval: api.Duration(s.timing.HeartbeatInterval),
 		FailureThreshold:  api.Duration(s.timing.FailureThreshold),
-		Lease:             api.Duration(fleet.AgentLease(s.lease)),
+		Lease:             api.Duration(cluster.AgentLease(s.lease)),
 	}, nil
 }
 
@@ -105,9 +105,9 @@ func refusal(why string) error {
 	switch why {
 	case "":
 		return nil
-	case fleet.RefusedFenced:
+	case cluster.RefusedFenced:
 		return fencedProblem()
-	case fleet.RefusedRevoked:
+	case cluster.RefusedRevoked:
 		return revokedProblem()
 	}
 	answer, known := refusals[why]
@@ -119,18 +119,18 @@ func refusal(why string) error {
 
 // refusals are the code and the text of the answer, by reason.
 var refusals = map[string][2]string{
-	fleet.RefusedLate:  {protocol.CodeConflict, "a later registration of this process came first"},
-	fleet.RefusedToken: {protocol.CodeUnauthorized, "the join token was revoked: ask an admin for another"},
-	fleet.RefusedUses: {protocol.CodeForbidden,
+	cluster.RefusedLate:  {protocol.CodeConflict, "a later registration of this process came first"},
+	cluster.RefusedToken: {protocol.CodeUnauthorized, "the join token was revoked: ask an admin for another"},
+	cluster.RefusedUses: {protocol.CodeForbidden,
 		"the join token has let in as many agents as it may (max_uses): ask an admin for another"},
-	fleet.RefusedResume: {protocol.CodeUnauthorized,
+	cluster.RefusedResume: {protocol.CodeUnauthorized,
 		"the cluster does not know the session any more: register with a join token"},
-	fleet.RefusedProfile: {protocol.CodeInvalidRequest,
+	cluster.RefusedProfile: {protocol.CodeInvalidRequest,
 		"the agent tells too much of itself: less metadata, task types or capabilities"},
-	fleet.RefusedProfiles: {protocol.CodeClusterFull,
+	cluster.RefusedProfiles: {protocol.CodeClusterFull,
 		"the cluster's agents tell too much of themselves together: register with less metadata, task types or " +
 			"capabilities, or shorter ids"},
-	fleet.RefusedFull: {
+	cluster.RefusedFull: {
 		protocol.CodeClusterFull,
 		"the cluster has its maximum of agents: raise max_agents, or stop one",
 	},
@@ -209,7 +209,7 @@ func foreignProblem() error {
 // admitLocked opens the session of a joined agent, or brings an existing one up to date. from is the address that it
 // registers from.
 func (h *Hub) admitLocked(
-	reg protocol.Register, from, token string, joined *fleet.Joined, now time.Time,
+	reg protocol.Register, from, token string, joined *cluster.Joined, now time.Time,
 ) (*session, error) {
 	epoch := joined.Epoch
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]

@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/limit"
 )
 
@@ -64,9 +64,9 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 // status is the session's live status, and since when it has it.
 func (s *session) status() (api.AgentStatus, time.Time) {
 	switch {
-	case s.judged == fleet.Suspect:
+	case s.judged == cluster.Suspect:
 		return api.AgentSuspect, s.judgedAt
-	case s.judged == fleet.Warning:
+	case s.judged == cluster.Warning:
 		return api.AgentWarning, s.judgedAt
 	case s.stopping:
 		return api.AgentStopping, s.stoppingAt

@@ -9,7 +9,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 const (
@@ -36,7 +37,7 @@ type host struct {
 	name     string
 	sessions map[*session]bool
 	rests    map[int]portRest // ports that nobody has and nobody gets now
-	ports    *fleet.Ports     // all that are in use; nil: to be counted anew
+	ports    *task.Ports      // all that are in use; nil: to be counted anew
 	version  int              // of these
 	looks    bool             // a look at its lanes is due, or under way
 	again    bool             // and one more after it
@@ -95,9 +96,9 @@ func (s *session) reallocated(a *api.Allocation) {
 }
 
 // stockLocked is what a session's agent has left for a demand. It is not to be changed.
-func (h *Hub) stockLocked(s *session, demand *api.Demand) *fleet.Stock {
+func (h *Hub) stockLocked(s *session, demand *api.Demand) *task.Stock {
 	if s.stock == nil {
-		s.stock = fleet.NewStock(s.registration.Resources)
+		s.stock = task.NewStock(s.registration.Resources)
 		s.eachAllocation(s.stock.Take)
 	}
 	if len(demand.Ports) == 0 {
@@ -105,7 +106,7 @@ func (h *Hub) stockLocked(s *session, demand *api.Demand) *fleet.Stock {
 	}
 	x := s.host
 	if x.ports == nil {
-		x.ports = &fleet.Ports{}
+		x.ports = &task.Ports{}
 		for other := range x.sessions {
 			other.eachAllocation(x.ports.Take)
 		}
@@ -228,11 +229,11 @@ func (h *Hub) holdPortLocked(x *host, port int, rest portRest) {
 }
 
 // meetsNeeds reports whether the session's agent could ever run the tasks of a lane.
-func (s *session) meetsNeeds(f *fleet.Fit) bool {
+func (s *session) meetsNeeds(f *task.Fit) bool {
 	meets, known := s.meets[f.Lane]
 	if !known {
-		meets = fleet.MeetsNeeds(&f.LaneNeeds, &s.registration.AgentProfile)
-		if s.meets == nil || len(s.meets) > 2*fleet.MaxCapabilitySets { // most are of lanes that are closed
+		meets = task.MeetsNeeds(&f.LaneNeeds, &s.registration.AgentProfile)
+		if s.meets == nil || len(s.meets) > 2*cluster.MaxCapabilitySets { // most are of lanes that are closed
 			s.meets = map[string]bool{}
 		}
 		s.meets[f.Lane] = meets
@@ -243,7 +244,7 @@ func (s *session) meetsNeeds(f *fleet.Fit) bool {
 // needOf is what the tasks of a lane ask for; nil: it differs, or is nothing.
 func needOf(d contract.Directive, queue string) *api.Demand {
 	_, name, _ := contract.LaneOfQueue(queue)
-	i := slices.IndexFunc(d.Fits, func(f fleet.Fit) bool { return f.Lane == name })
+	i := slices.IndexFunc(d.Fits, func(f task.Fit) bool { return f.Lane == name })
 	if i >= 0 && !d.Fits[i].Place.IsZero() {
 		return &d.Fits[i].Place
 	}
@@ -257,13 +258,13 @@ func (l *lane) shortageLocked(in *contract.RunTaskInput, now bool) string {
 	if demand.IsZero() {
 		return ""
 	}
-	var stocks []*fleet.Stock
+	var stocks []*task.Stock
 	for s := range l.sessions {
 		if now {
 			stocks = append(stocks, l.hub.stockLocked(s, demand))
 		} else {
-			stocks = append(stocks, fleet.NewStock(s.registration.Resources))
+			stocks = append(stocks, task.NewStock(s.registration.Resources))
 		}
 	}
-	return fleet.Shortage(demand, stocks)
+	return task.Shortage(demand, stocks)
 }

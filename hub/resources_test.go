@@ -12,7 +12,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -30,14 +31,14 @@ func offers(host string, memory ...string) func(*protocol.Register) {
 func (b *bench) asks(d api.Demand) (lane string, ask func(*contract.RunTaskInput)) {
 	b.t.Helper()
 	spec := api.TaskSpec{Place: d}
-	needs := fleet.LaneNeedsOf(&spec, false)[0]
+	needs := task.LaneNeedsOf(&spec, false)[0]
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	directive := b.temporal.direct["c"]
 	directive.Version++
-	directive.Fits = append(directive.Fits, fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs})
+	directive.Fits = append(directive.Fits, task.Fit{Lane: task.LaneFor(&needs), LaneNeeds: needs})
 	b.temporal.direct["c"] = directive
-	return "lane/c/" + fleet.LaneFor(&needs), func(in *contract.RunTaskInput) { in.Spec.Place = d }
+	return "lane/c/" + task.LaneFor(&needs), func(in *contract.RunTaskInput) { in.Spec.Place = d }
 }
 
 func memory(size string) api.Demand {
@@ -216,7 +217,7 @@ func crowdOfHosts(t testing.TB, agents int, demands ...api.Demand) (h *Hub, lane
 	for _, demand := range demands {
 		require.NoError(t, demand.Validate())
 		needs := api.LaneNeeds{Place: demand}
-		d.Fits = append(d.Fits, fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs})
+		d.Fits = append(d.Fits, task.Fit{Lane: task.LaneFor(&needs), LaneNeeds: needs})
 	}
 	h.directives["c"] = d
 	for _, s := range h.sessions {
@@ -291,7 +292,7 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 			}
 			for i, l := range lanes {
 				for s, seat := range l.sessions {
-					stock, ports := fleet.NewStock(s.registration.Resources), &fleet.Ports{}
+					stock, ports := task.NewStock(s.registration.Resources), &task.Ports{}
 					s.eachAllocation(stock.Take)
 					for _, other := range h.sessions {
 						if other.host.name == s.host.name {
@@ -324,7 +325,7 @@ func BenchmarkManyFits(b *testing.B) {
 		} {
 			var demands []api.Demand
 			if demand != nil {
-				for i := range fleet.MaxCapabilitySets / 2 {
+				for i := range cluster.MaxCapabilitySets / 2 {
 					demands = append(demands, demand(i))
 				}
 			}

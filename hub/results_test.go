@@ -17,7 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -194,7 +194,7 @@ func TestGracefulStopIsNoLoss(t *testing.T) {
 		require.Equal(t, api.AttemptMoved, got[0].Outcome)
 		require.True(t, got[0].Planned)
 		end := got[0].End()
-		require.Equal(t, api.TaskQueued, fleet.Redeliver(&api.TaskSpec{}, "t1", fleet.Tally{Losses: 3}, end).Status)
+		require.Equal(t, api.TaskQueued, task.Redeliver(&api.TaskSpec{}, "t1", task.Tally{Losses: 3}, end).Status)
 	})
 }
 

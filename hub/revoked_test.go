@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -33,7 +33,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		token := access.Identity{Kind: api.IdentityJoin, ID: someToken, Joins: true, MaxUses: 3}
 		a, _ := b.joinWith("a", token)
 		other, _ := b.joinWith("b", access.Identity{Kind: api.IdentityJoin, ID: "first-join", Joins: true})
-		require.Equal(t, fleet.JoinToken{ID: someToken, MaxUses: 3}, b.temporal.joins[0].Joins[0].Token)
+		require.Equal(t, cluster.JoinToken{ID: someToken, MaxUses: 3}, b.temporal.joins[0].Joins[0].Token)
 		require.Zero(t, b.temporal.joins[1].Joins[0].Token, "what cannot be revoked is not counted")
 		given := a.give(aTask("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
@@ -57,7 +57,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		defer b.mu.Unlock()
 		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c",
 			AgentProfile: api.AgentProfile{MaxTasks: 1}},
-			"", someToken, &fleet.Joined{Epoch: 9}, time.Now())
+			"", someToken, &cluster.Joined{Epoch: 9}, time.Now())
 		requireCode(t, protocol.CodeSessionRevoked, err) // its registration was on its way
 	})
 }
@@ -113,11 +113,11 @@ func TestGoingOnWithASession(t *testing.T) {
 				func(r *protocol.Register) { r.AgentID = "b" }, "", protocol.CodeForbidden},
 			"in another cluster": {t.Context(), b.seal.session(kept),
 				func(r *protocol.Register) { r.Cluster = "d" }, "", protocol.CodeForbidden},
-			"that was ended": {t.Context(), b.seal.session(kept), same, fleet.RefusedRevoked,
+			"that was ended": {t.Context(), b.seal.session(kept), same, cluster.RefusedRevoked,
 				protocol.CodeSessionRevoked},
-			"that said goodbye": {t.Context(), b.seal.session(kept), same, fleet.RefusedResume,
+			"that said goodbye": {t.Context(), b.seal.session(kept), same, cluster.RefusedResume,
 				protocol.CodeUnauthorized},
-			"that a newer one fenced": {t.Context(), b.seal.session(kept), same, fleet.RefusedFenced,
+			"that a newer one fenced": {t.Context(), b.seal.session(kept), same, cluster.RefusedFenced,
 				protocol.CodeFenced},
 		} {
 			b.temporal.mu.Lock()
@@ -141,13 +141,13 @@ func TestGoingOnWithASession(t *testing.T) {
 
 func TestWhatARefusedTokenIsTold(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		for refused, code := range map[string]string{fleet.RefusedToken: protocol.CodeUnauthorized,
-			fleet.RefusedUses: protocol.CodeForbidden} {
+		for refused, code := range map[string]string{cluster.RefusedToken: protocol.CodeUnauthorized,
+			cluster.RefusedUses: protocol.CodeForbidden} {
 			b.temporal.mu.Lock()
 			b.temporal.refuse = refused
 			b.temporal.mu.Unlock()
 			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-				AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{ID: someToken}, false)
+				AgentProfile: api.AgentProfile{MaxTasks: 1}}, cluster.JoinToken{ID: someToken}, false)
 			requireCode(t, code, err)
 		}
 	})
@@ -168,10 +168,10 @@ func TestOthersDoNotUseUpAnAgentsRegistrations(t *testing.T) {
 			_, err := b.goodbye(t.Context(), &goodbyeInput{Died: "so it says",
 				Authorized: Authorized{ID: "a", Authorization: "Bearer " + old}})
 			requireCode(t, protocol.CodeSessionRevoked, err)
-			_, err = b.openSession(t.Context(), claimed, fleet.JoinToken{}, false)
+			_, err = b.openSession(t.Context(), claimed, cluster.JoinToken{}, false)
 			requireCode(t, protocol.CodeAgentIDInUse, err)
 		}
-		_, err := b.openSession(t.Context(), claimed, fleet.JoinToken{}, false)
+		_, err := b.openSession(t.Context(), claimed, cluster.JoinToken{}, false)
 		requireCode(t, protocol.CodeRateLimited, err)
 		b.register("a", 1, func(r *protocol.Register) { r.InstanceID = "a2" })
 		b.register("b", 1)

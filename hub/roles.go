@@ -7,7 +7,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -21,15 +22,15 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 	}
 	var lanes []string
 	if open {
-		lanes = append(lanes, fleet.AgentLane(s.agent))
+		lanes = append(lanes, task.AgentLane(s.agent))
 	}
 	if d.Mode == api.ActiveActive || s.leads(d) {
-		if d.Mode != api.ActiveActive || fleet.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
-			lanes = append(lanes, fleet.DefaultLane)
+		if d.Mode != api.ActiveActive || cluster.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
+			lanes = append(lanes, task.DefaultLane)
 		}
 		for _, set := range d.CapabilitySets {
 			if api.HasAll(s.candidate.Capabilities, set) {
-				lanes = append(lanes, fleet.CapabilityLane(set))
+				lanes = append(lanes, task.CapabilityLane(set))
 			}
 		}
 		for i := range d.Fits {
@@ -39,7 +40,7 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 		}
 	}
 	for _, shard := range s.owns(d) {
-		lanes = append(lanes, fleet.ShardLane(shard))
+		lanes = append(lanes, task.ShardLane(shard))
 	}
 	queues := make([]string, 0, len(lanes))
 	for _, lane := range lanes {
@@ -124,7 +125,7 @@ func (s *session) targets(d contract.Directive) []string {
 		switch {
 		case d.Mode == api.ActiveActive && t.Agent == s.agent,
 			s.leads(d),
-			len(shards) > 0 && slices.Contains(shards, fleet.ShardOf(t.ID, len(d.Shards))):
+			len(shards) > 0 && slices.Contains(shards, task.ShardOf(t.ID, len(d.Shards))):
 			ids = append(ids, t.ID)
 		}
 	}
@@ -220,7 +221,7 @@ func (h *Hub) longestLease() time.Duration { return h.config.Timing.For(math.Max
 func (h *Hub) offerLeaseLocked(s *session, answer *protocol.Polled, now time.Time) {
 	lease := h.newLeaseLocked(s)
 	if late := now.Sub(s.lastContact) > h.holdTimeLocked(s)+lease/10; s.namesLease && lease != s.lease && !late {
-		s.offered, answer.Lease = lease, api.Duration(fleet.AgentLease(lease))
+		s.offered, answer.Lease = lease, api.Duration(cluster.AgentLease(lease))
 	}
 }
 
@@ -230,9 +231,9 @@ func (h *Hub) readLeaseLocked(s *session, named time.Duration) {
 	switch named {
 	case 0:
 		return
-	case fleet.AgentLease(s.offered):
+	case cluster.AgentLease(s.offered):
 		s.lease = s.offered
-	case fleet.AgentLease(s.lease):
+	case cluster.AgentLease(s.lease):
 	default:
 		s.lease = h.longestLease() // until it names the one that the answer tells
 	}

@@ -8,36 +8,37 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
 func TestLanesOf(t *testing.T) {
 	t.Parallel()
-	const own, cluster, gpu = "lane/c/agent/a", "lane/c", "lane/c/cap/gpu"
-	owners := []fleet.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
-	fit := func(taskType string) fleet.Fit {
+	const own, common, gpu = "lane/c/agent/a", "lane/c", "lane/c/cap/gpu"
+	owners := []cluster.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
+	fit := func(taskType string) task.Fit {
 		needs := api.LaneNeeds{Type: taskType}
-		return fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs}
+		return task.Fit{Lane: task.LaneFor(&needs), LaneNeeds: needs}
 	}
 	for name, c := range map[string]struct {
 		directive contract.Directive
 		wants     []string
 	}{
 		"no directive": {contract.Directive{}, []string{own}},
-		"all serve":    {contract.Directive{Mode: api.ActiveActive}, []string{own, cluster}},
+		"all serve":    {contract.Directive{Mode: api.ActiveActive}, []string{own, common}},
 		"with its capability": {contract.Directive{Mode: api.ActiveActive,
-			CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, cluster, gpu}},
-		"types that it handles": {contract.Directive{Mode: api.ActiveActive, ServingTypes: fleet.TypeSet{List: []string{"x"}},
-			Fits: []fleet.Fit{fit("x"), fit("y")}}, []string{own, cluster, "lane/c/type/x"}},
+			CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, common, gpu}},
+		"types that it handles": {contract.Directive{Mode: api.ActiveActive, ServingTypes: cluster.TypeSet{List: []string{"x"}},
+			Fits: []task.Fit{fit("x"), fit("y")}}, []string{own, common, "lane/c/type/x"}},
 		"types that it does not": {contract.Directive{Mode: api.ActiveActive,
-			ServingTypes: fleet.TypeSet{List: []string{"x", "y"}}}, []string{own}},
+			ServingTypes: cluster.TypeSet{List: []string{"x", "y"}}}, []string{own}},
 		"any type, but it does not": {contract.Directive{Mode: api.ActiveActive,
-			ServingTypes: fleet.TypeSet{Any: true}}, []string{own}},
+			ServingTypes: cluster.TypeSet{Any: true}}, []string{own}},
 		"a leader serves all": {contract.Directive{Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 6,
-			ServingTypes: fleet.TypeSet{Any: true}}, []string{own, cluster}},
+			ServingTypes: cluster.TypeSet{Any: true}}, []string{own, common}},
 		"the leader": {contract.Directive{Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 6,
-			CapabilitySets: [][]string{{"gpu"}}}, []string{own, cluster, gpu}},
+			CapabilitySets: [][]string{{"gpu"}}}, []string{own, common, gpu}},
 		"a standby": {contract.Directive{Mode: api.ActivePassive, Leader: "b", LeaderEpoch: 6,
 			Standbys: []string{"a"}}, []string{own}},
 		"its predecessor's lead": {contract.Directive{Mode: api.ActivePassive, Leader: "a", LeaderEpoch: 5},
@@ -45,13 +46,13 @@ func TestLanesOf(t *testing.T) {
 		"owner of some shards": {contract.Directive{Mode: api.Sharded, Shards: owners},
 			[]string{own, "lane/c/shard/0"}},
 		"shards in another mode": {contract.Directive{Mode: api.ActiveActive, Shards: owners},
-			[]string{own, cluster}},
+			[]string{own, common}},
 		"leader in a sharded mode": {contract.Directive{Mode: api.Sharded, Leader: "a", LeaderEpoch: 6},
 			[]string{own}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &session{agent: "a", cluster: "c", epoch: 5, candidate: fleet.Candidate{Capabilities: []string{"gpu"}}}
+			s := &session{agent: "a", cluster: "c", epoch: 5, candidate: task.Candidate{Capabilities: []string{"gpu"}}}
 			s.registration.TaskTypes = []string{"x"}
 			require.Equal(t, c.wants, lanesOf(s, c.directive, true))
 		})
@@ -186,10 +187,10 @@ func TestReplacedWhileRegistering(t *testing.T) {
 		require.NoError(t, b.direct(t.Context(), newer))
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admitLocked(older, "", "", &fleet.Joined{Epoch: 7}, time.Now())
+		_, err := b.admitLocked(older, "", "", &cluster.Joined{Epoch: 7}, time.Now())
 		require.Error(t, err)
 		require.Nil(t, b.sessions["b"])
-		_, err = b.admitLocked(older, "", "", &fleet.Joined{Epoch: 8}, time.Now())
+		_, err = b.admitLocked(older, "", "", &cluster.Joined{Epoch: 8}, time.Now())
 		require.NoError(t, err)
 	})
 }
@@ -230,7 +231,7 @@ func TestProofOfDeath(t *testing.T) {
 		given := a.give(aTask("t1", safety(api.Fenced)))
 		answer := a.poll(lists(given))
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
-			Deaths: fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "proof of death by ops: no power"}}}))
+			Deaths: cluster.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "proof of death by ops: no power"}}}))
 		b.pass(0)
 		requireCode(t, protocol.CodeUnknownSession, (<-answer).err)
 		require.Equal(t, "proof of death by ops: no power", b.reported()[0].Reason)
@@ -238,7 +239,7 @@ func TestProofOfDeath(t *testing.T) {
 		require.Equal(t, api.EvidenceProof, b.changed()[0].Evidence)
 		require.Zero(t, *b.changed()[0].LeaseRemaining)
 
-		b.temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", GivenUp: true,
+		b.temporal.epochs["a"] = cluster.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", GivenUp: true,
 			Refuted: "proof of death by ops: no power"}
 		b.register("a", 1)
 		require.Equal(t, 1.0, b.counted("mainstay_hub_false_proofs_total"), "it lives")

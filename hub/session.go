@@ -11,9 +11,10 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -24,14 +25,14 @@ type session struct {
 	token                    string // id of the join token that opened it
 	from                     string // address that it registered from; empty if unknown
 	registration             protocol.Register
-	candidate                fleet.Candidate // its static part; placement sets Running and the load
-	kind                     string          // see kindOf
+	candidate                task.Candidate // its static part; placement sets Running and the load
+	kind                     string         // see kindOf
 	openedAt                 time.Time
 
-	timing    fleet.Timing  // of the hub as it was when the agent came; the agent knows these times
-	mistakes  int           // how often the process came back after it had been given up
-	roundTrip time.Duration // from an answer to the next poll, smoothed; 0: not measured yet
-	repliedAt time.Time     // of the answer to the poll toldIn
+	timing    cluster.Timing // of the hub as it was when the agent came; the agent knows these times
+	mistakes  int            // how often the process came back after it had been given up
+	roundTrip time.Duration  // from an answer to the next poll, smoothed; 0: not measured yet
+	repliedAt time.Time      // of the answer to the poll toldIn
 
 	lastContact    time.Time     // the newest poll's arrival
 	answeredAt     time.Time     // the newest answer; the agent's lease counts from here at the latest
@@ -41,7 +42,7 @@ type session struct {
 	disconnectedAt time.Time     // zero while its connection is open
 	unreachable    bool          // the kernel closed it: its host does not answer
 	conn           *connection
-	judged         fleet.Liveness
+	judged         cluster.Liveness
 	judgedAt       time.Time // when that changed
 	stopping       bool
 	stoppingAt     time.Time
@@ -82,7 +83,7 @@ type session struct {
 	workedAt     time.Time // when it last had work, or was opened
 	lanes        []*lane
 	host         *host
-	stock        *fleet.Stock    // what it has left, as far as other agents leave it the ports; nil: to be counted anew
+	stock        *task.Stock     // what it has left, as far as other agents leave it the ports; nil: to be counted anew
 	stockVersion int             // of what it has left
 	meets        map[string]bool // whether it could ever run the tasks of lanes that ask for resources, as far as known
 	health       *health.Record  // what it did within the last minutes
@@ -159,12 +160,12 @@ type attempt struct {
 func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	s := &session{
 		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
-		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
+		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: cluster.Alive,
 		wake: part.NewSignal(), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 		repeated: map[protocol.CommandType]string{},
 	}
 	s.registration.Running = nil // it may be large, and is read only once
-	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: api.SortedSet(reg.Capabilities),
+	s.candidate = task.Candidate{AgentID: s.agent, Capabilities: api.SortedSet(reg.Capabilities),
 		TaskTypes: api.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees,
 		Inventory: reg.Resources}
 	s.kind = kindOf(&s.candidate, reg.Bundles)
@@ -172,8 +173,8 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 }
 
 // transition is the change of its agent that a session reports to the cluster.
-func (s *session) transition(status api.AgentStatus, reason string, at time.Time) fleet.Transition {
-	return fleet.Transition{
+func (s *session) transition(status api.AgentStatus, reason string, at time.Time) cluster.Transition {
+	return cluster.Transition{
 		AgentID:      s.agent,
 		Instance:     s.instance,
 		Epoch:        s.epoch,
@@ -330,7 +331,7 @@ func (s *session) countMissed(interval time.Duration, now time.Time) {
 }
 
 // live returns the candidate with its present load.
-func (s *session) live() fleet.Candidate {
+func (s *session) live() task.Candidate {
 	c := s.candidate
 	c.Running, c.CPUPercent, c.MemoryPercent = len(s.attempts), s.metrics.CPUPercent, s.metrics.MemoryPercent
 	c.Providers = s.access

@@ -29,7 +29,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -45,30 +45,30 @@ type fakeTemporal struct {
 	beats    map[string]int // by task token
 	beat     func(token string) (*workflowservice.RecordActivityTaskHeartbeatResponse, error)
 	respond  error // answers the ends of attempts when set
-	epochs   map[string]fleet.Joined
+	epochs   map[string]cluster.Joined
 	joins    []contract.JoinRequest
-	deaths   []fleet.DeathProof
+	deaths   []cluster.DeathProof
 	late     []contract.LateResultRequest
 	decided  bool   // no task waits for a late result
 	refuse   string // answers joins when set
 	direct   map[string]contract.Directive
-	changes  []fleet.Transition
-	brake    *fleet.BrakeHold // as last told
-	states   [][]string       // digests, as told
-	slow     time.Duration    // how long a signal takes
-	lanes    fleet.Cluster    // has the open lanes of the cluster c
-	unasked  int              // how many more questions for them fail
-	health   []string         // of instances, as told to their jobs
-	deaf     int              // how many more times jobs cannot be told
-	missed   [][]string       // as reported by the hub, where the cluster judges
-	unjudged bool             // reports fail
-	online   []string         // identities in the live registry
-	looks    int              // into it
+	changes  []cluster.Transition
+	brake    *cluster.BrakeHold // as last told
+	states   [][]string         // digests, as told
+	slow     time.Duration      // how long a signal takes
+	lanes    cluster.Cluster    // has the open lanes of the cluster c
+	unasked  int                // how many more questions for them fail
+	health   []string           // of instances, as told to their jobs
+	deaf     int                // how many more times jobs cannot be told
+	missed   [][]string         // as reported by the hub, where the cluster judges
+	unjudged bool               // reports fail
+	online   []string           // identities in the live registry
+	looks    int                // into it
 
 	unhandled  int                 // how many tasks no agent could run
 	woken      []string            // those that were offered again
 	unanswered int                 // how many more joins have no answer
-	members    []fleet.Member      // of the cluster c, as queries tell them
+	members    []cluster.Member    // of the cluster c, as queries tell them
 	pending    map[string][]string // activities of attempts, by workflow
 	hasIt      string              // the hub whose heartbeats of attempts came last; empty: they have ended
 	seenAt     time.Time           // when that came
@@ -97,7 +97,7 @@ func readReport(token []byte, how string, left *commonpb.Payloads) (report, erro
 
 func newFakeTemporal() *fakeTemporal {
 	return &fakeTemporal{polls: map[string][]*fakePoll{}, polled: map[string]int{}, beats: map[string]int{},
-		epochs: map[string]fleet.Joined{}, direct: map[string]contract.Directive{}, hasIt: "hub-1",
+		epochs: map[string]cluster.Joined{}, direct: map[string]contract.Directive{}, hasIt: "hub-1",
 		pending: map[string][]string{}}
 }
 
@@ -315,7 +315,7 @@ func (c fakeClient) UpdateWorkflow(
 ) (client.WorkflowUpdateHandle, error) {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
-	if proof, died := o.Args[0].(fleet.DeathProof); died {
+	if proof, died := o.Args[0].(cluster.DeathProof); died {
 		c.temporal.deaths = append(c.temporal.deaths, proof)
 		return fakeUpdate{fakeValue: fakeValue{nil}}, nil
 	}
@@ -326,32 +326,32 @@ func (c fakeClient) UpdateWorkflow(
 		c.temporal.late = append(c.temporal.late, late)
 		return fakeUpdate{fakeValue: fakeValue{nil}}, nil
 	}
-	if empty, closes := o.Args[0].([]fleet.OpenLane); closes {
+	if empty, closes := o.Args[0].([]cluster.OpenLane); closes {
 		c.temporal.lanes.CloseAgentLanes(empty)
 		return fakeUpdate{fakeValue: fakeValue{c.temporal.openLanes()}}, nil
 	}
-	cluster, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
+	clusterName, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
 	if missing, judges := o.Args[0].(contract.Missing); judges {
 		if c.temporal.unjudged {
 			return nil, serviceerror.NewUnavailable("no worker")
 		}
 		c.temporal.missed = append(c.temporal.missed, missing.Agents)
-		return fakeUpdate{fakeValue: fakeValue{c.temporal.direct[cluster]}}, nil
+		return fakeUpdate{fakeValue: fakeValue{c.temporal.direct[clusterName]}}, nil
 	}
 	request := o.Args[0].(contract.JoinRequest)
 	c.temporal.joins = append(c.temporal.joins, request)
 	response := contract.JoinResponse{}
-	if directive := c.temporal.direct[cluster]; !directive.Is(request.Knows) {
+	if directive := c.temporal.direct[clusterName]; !directive.Is(request.Knows) {
 		response.Directive = &directive
 	}
 	for _, j := range request.Joins {
 		if c.temporal.refuse != "" {
-			response.Results = append(response.Results, fleet.Joined{AgentID: j.AgentID, Refused: c.temporal.refuse})
+			response.Results = append(response.Results, cluster.Joined{AgentID: j.AgentID, Refused: c.temporal.refuse})
 			continue
 		}
 		joined := c.temporal.epochs[j.AgentID]
 		if joined.Replaced != j.Instance {
-			joined = fleet.Joined{AgentID: j.AgentID, Epoch: joined.Epoch + 1, Replaced: j.Instance}
+			joined = cluster.Joined{AgentID: j.AgentID, Epoch: joined.Epoch + 1, Replaced: j.Instance}
 		}
 		c.temporal.epochs[j.AgentID] = joined
 		response.Results = append(response.Results, joined)
@@ -372,7 +372,7 @@ func (c fakeClient) QueryWorkflowWithOptions(
 		return nil, serviceerror.NewWorkflowNotReady("its workflow task fails")
 	}
 	return &client.QueryWorkflowWithOptionsResponse{QueryResult: fakeValue{contract.ClusterView{
-		Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}, Members: c.temporal.members}}}}, nil
+		Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c"}, Members: c.temporal.members}}}}, nil
 }
 
 // QueryWorkflow answers which lanes are open.
@@ -421,7 +421,7 @@ type bench struct {
 }
 
 // testTiming is the timing of hubs in tests; the tests count on its numbers.
-var testTiming = fleet.Timing{HeartbeatInterval: 5 * time.Second, CrowdInterval: 5 * time.Second,
+var testTiming = cluster.Timing{HeartbeatInterval: 5 * time.Second, CrowdInterval: 5 * time.Second,
 	WarningThreshold: 10 * time.Second, FailureThreshold: 15 * time.Second, DisconnectGrace: time.Second}
 
 // inBubble runs a test with a hub whose detector runs and whose lease is always fresh. The lanes of the agents a and b
@@ -471,7 +471,7 @@ func (b *bench) register(id string, slots int, change ...func(*protocol.Register
 	for _, c := range change {
 		c(&reg)
 	}
-	answer, err := b.openSession(b.t.Context(), reg, fleet.JoinToken{}, false)
+	answer, err := b.openSession(b.t.Context(), reg, cluster.JoinToken{}, false)
 	require.NoError(b.t, err)
 	claims, err := b.seal.openSession(answer.SessionToken)
 	require.NoError(b.t, err)
@@ -589,14 +589,14 @@ func (b *bench) reported() []report {
 }
 
 // changed returns the transitions that clusters got, in order.
-func (b *bench) changed() []fleet.Transition {
+func (b *bench) changed() []cluster.Transition {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	return slices.Clone(b.temporal.changes)
 }
 
 // brakeTold returns the state of the hub's brake by its last signal to the cluster.
-func (b *bench) brakeTold() *fleet.BrakeHold {
+func (b *bench) brakeTold() *cluster.BrakeHold {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	return b.temporal.brake

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -43,7 +43,7 @@ func TestStoppingHubAsksNoClusterToJoin(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.Stop(t.Context())
 		_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-			AgentProfile: api.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
+			AgentProfile: api.AgentProfile{MaxTasks: 1}}, cluster.JoinToken{}, false)
 		require.ErrorContains(t, err, "this hub is stopping")
 		require.Empty(t, b.temporal.joins)
 	})

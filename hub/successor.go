@@ -2,7 +2,7 @@ package hub
 
 import (
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // successorsAmong bounds the agents that successorsLocked chooses among: at most this number of the lost agent's group
@@ -18,14 +18,14 @@ func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 		len(lost.attempts) == 0 {
 		return func(*attempt) string { return "" }
 	}
-	member := func(s *session, status api.AgentStatus) fleet.Member {
+	member := func(s *session, status api.AgentStatus) cluster.Member {
 		live := s.live()
-		return fleet.Member{AgentID: s.agent, Status: status, Health: &fleet.MemberHealth{Level: live.Health},
+		return cluster.Member{AgentID: s.agent, Status: status, Health: &cluster.MemberHealth{Level: live.Health},
 			AgentProfile: api.AgentProfile{MaxTasks: live.MaxTasks, Capabilities: live.Capabilities,
 				TaskTypes: live.TaskTypes, Group: s.registration.Group, Zone: s.registration.Zone}}
 	}
-	c := fleet.Cluster{Config: api.ClusterConfig{ReplicationMode: d.Mode}, RoundRobin: h.turns[lost.cluster],
-		Members: []fleet.Member{member(lost, api.AgentOffline)}}
+	c := cluster.Cluster{Config: api.ClusterConfig{ReplicationMode: d.Mode}, RoundRobin: h.turns[lost.cluster],
+		Members: []cluster.Member{member(lost, api.AgentOffline)}}
 	loads, chosen := map[string]int{}, map[bool]int{}
 	for agent, s := range h.sessions {
 		if s == lost || s.cluster != lost.cluster || s.free <= 0 {
@@ -38,7 +38,7 @@ func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 		}
 	}
 	return func(a *attempt) string {
-		next, _ := c.SelectTarget(d.Selection, fleet.FailoverNeed{FailedAgent: lost.agent,
+		next, _ := c.SelectTarget(d.Selection, cluster.FailoverNeed{FailedAgent: lost.agent,
 			RequiredCapabilities: a.input.Spec.RequiredCapabilities, TaskTypes: []string{a.taskType}}, loads)
 		loads[next]++
 		h.turns[lost.cluster] = c.RoundRobin

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/schedule"
 )
 
 // Limits of a definition and of what its runs keep.
@@ -55,8 +55,8 @@ func Lacking(missing []string) string {
 }
 
 // SchedulePlan is the times as fleet checks and counts them.
-func SchedulePlan(t *api.ScheduleTrigger) *fleet.SchedulePlan {
-	return &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}
+func SchedulePlan(t *api.ScheduleTrigger) *schedule.SchedulePlan {
+	return &schedule.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}
 }
 
 // NextTimes are when the schedules start runs next, n at most, in order. What two of them start at a time is two runs.

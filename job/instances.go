@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // InstanceMark stands between a job's name and an instance's in the id of its task.
@@ -66,17 +67,17 @@ type Agents struct {
 
 // AgentsFor finds the agents of a cluster that may have an instance of a job. Those of a cluster that is for other
 // tenants by now are not for the job's to know.
-func AgentsFor(c *fleet.Cluster, d *api.JobDefinition) (a Agents) {
+func AgentsFor(c *cluster.Cluster, d *api.JobDefinition) (a Agents) {
 	if !c.Config.IsFor(d.Tenant) {
 		return a
 	}
-	task := TaskOf(d, &api.Instance{})
+	t := TaskOf(d, &api.Instance{})
 	for i := range c.Members {
 		m := &c.Members[i]
 		switch p := d.Instances.Place; {
 		case p != nil && (p.Agent != "" && p.Agent != m.AgentID || p.Zone != "" && p.Zone != m.Zone),
-			!m.Handles(task.Type), !api.HasAll(m.Capabilities, task.RequiredCapabilities),
-			!m.EndsTree(task.Type, task.Safety()), !fleet.FitsOn(&task.Place, m.Resources):
+			!m.Handles(t.Type), !api.HasAll(m.Capabilities, t.RequiredCapabilities),
+			!m.EndsTree(t.Type, t.Safety()), !task.FitsOn(&t.Place, m.Resources):
 		case m.Serving() && c.Cordons.Of(m.AgentID) == nil:
 			a.Eligible = append(a.Eligible, m.AgentID)
 		default:
@@ -293,8 +294,8 @@ func (j *Job) Done(change Change, gone []string, now time.Time) {
 
 // EndInstance records the end of an instance's task. One that ends soon, and was not stopped, is started again later
 // and later.
-func (j *Job) EndInstance(task string, status api.TaskStatus, why string, now time.Time) {
-	i := j.instance(task)
+func (j *Job) EndInstance(taskID string, status api.TaskStatus, why string, now time.Time) {
+	i := j.instance(taskID)
 	if i == nil || !i.Open() {
 		return
 	}
@@ -305,8 +306,8 @@ func (j *Job) EndInstance(task string, status api.TaskStatus, why string, now ti
 	}
 	if !asked {
 		i.Ends++
-		i.NextAt = now.Add(fleet.Backoff(api.RetryPolicy{InitialInterval: api.Duration(instanceBackoff),
-			MaxInterval: api.Duration(instanceBackoffLimit)}, task, i.Ends))
+		i.NextAt = now.Add(task.Backoff(api.RetryPolicy{InitialInterval: api.Duration(instanceBackoff),
+			MaxInterval: api.Duration(instanceBackoffLimit)}, taskID, i.Ends))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 func withInstances(kind api.JobType, count int) api.JobDefinition {
@@ -201,23 +201,23 @@ func TestAnInstanceThatWasNeverStartedIsGone(t *testing.T) {
 
 func TestAgentsForInstances(t *testing.T) {
 	t.Parallel()
-	member := func(id string, change func(*fleet.Member)) fleet.Member {
-		m := fleet.Member{AgentID: id, Status: api.AgentOnline, AgentProfile: api.AgentProfile{
+	member := func(id string, change func(*cluster.Member)) cluster.Member {
+		m := cluster.Member{AgentID: id, Status: api.AgentOnline, AgentProfile: api.AgentProfile{
 			TaskTypes: []string{"serve"}, Capabilities: []string{"linux"}, Zone: "north"}}
 		if change != nil {
 			change(&m)
 		}
 		return m
 	}
-	c := &fleet.Cluster{Members: []fleet.Member{
+	c := &cluster.Cluster{Members: []cluster.Member{
 		member("able", nil),
 		member("cordoned", nil),
-		member("elsewhere", func(m *fleet.Member) { m.Zone = "south" }),
-		member("offline", func(m *fleet.Member) { m.Status = api.AgentOffline }),
-		member("other-type", func(m *fleet.Member) { m.TaskTypes = []string{"echo"} }),
-		member("suspect", func(m *fleet.Member) { m.Status = api.AgentSuspect }),
-		member("unable", func(m *fleet.Member) { m.Capabilities = nil }),
-	}, Cordons: fleet.Cordons{{AgentID: "cordoned"}}}
+		member("elsewhere", func(m *cluster.Member) { m.Zone = "south" }),
+		member("offline", func(m *cluster.Member) { m.Status = api.AgentOffline }),
+		member("other-type", func(m *cluster.Member) { m.TaskTypes = []string{"echo"} }),
+		member("suspect", func(m *cluster.Member) { m.Status = api.AgentSuspect }),
+		member("unable", func(m *cluster.Member) { m.Capabilities = nil }),
+	}, Cordons: cluster.Cordons{{AgentID: "cordoned"}}}
 	d := withInstances(api.JobSystem, 0)
 	d.Instances.Place = &api.InstancePlace{Capabilities: []string{"linux"}, Zone: "north"}
 	require.Equal(t, Agents{Eligible: []string{"able", "suspect"}, Away: []string{"cordoned", "offline"}}, AgentsFor(c, &d))

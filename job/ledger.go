@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // SetPolicy notes what is in force for the attempts of a step's task.
@@ -39,8 +39,8 @@ func showWork(w *api.StepWork, p *api.StepPolicy, now time.Time) {
 		}
 	}
 	if p.Recovery != nil {
-		w.PolicyState = fleet.ShowPolicy(w.PolicyState, p.Recovery, now)
-		w.RecoveryStatus = fleet.RecoveryStatus(w.Status.Task(), w.PolicyState)
+		w.PolicyState = task.ShowPolicy(w.PolicyState, p.Recovery, now)
+		w.RecoveryStatus = task.RecoveryStatus(w.Status.Task(), w.PolicyState)
 		w.RecoveryRequiresReview = w.Status == api.StepBlocked
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // A step with tools has an element for each call of a tool. Its own task is delivered again for each turn, when those
@@ -40,7 +40,7 @@ func TurnOf(e *api.StepEntry, calls int) (failures []string, problem string, don
 			continue
 		}
 		failures[i] = w.Why
-		if n := len(w.Attempts); w.TaskID != "" && (n == 0 || w.Attempts[n-1].ErrorType != fleet.ErrorTool) {
+		if n := len(w.Attempts); w.TaskID != "" && (n == 0 || w.Attempts[n-1].ErrorType != task.ErrorTool) {
 			problem = fmt.Sprintf("call %d, of the tool %s: %s", first+i, w.Tool, w.Why)
 		}
 	}

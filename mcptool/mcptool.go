@@ -27,7 +27,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/payload"
 )
 
@@ -50,7 +50,7 @@ const (
 // Types of failures. They are final, as is a wrong payload: the same call would end the same way, or do its work twice.
 const (
 	// ErrorTypeTool: the tool reported an error, or the server knows no such tool or arguments.
-	ErrorTypeTool = fleet.ErrorTool
+	ErrorTypeTool = task.ErrorTool
 	// ErrorTypeUnknown: the connection was lost during a call of a tool that is not idempotent.
 	ErrorTypeUnknown = "tool_outcome_unknown"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // The types of failures of a call to a model.
@@ -95,8 +95,8 @@ func standing(r api.Route, history []api.Attempt, now time.Time) (rest time.Dura
 // Reroute is what comes after an attempt without a result, of a task with routes that have this history: the next route
 // that works, or the end. next is what would come of a task without routes.
 func Reroute(
-	spec *api.TaskSpec, history []api.Attempt, next fleet.Redelivery, now time.Time,
-) fleet.Redelivery {
+	spec *api.TaskSpec, history []api.Attempt, next task.Redelivery, now time.Time,
+) task.Redelivery {
 	if len(spec.Routes) == 0 || next.Status != api.TaskRetryWait && next.Status != api.TaskQueued {
 		return next
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/mesh"
 )
 
@@ -70,12 +70,12 @@ func TestReroute(t *testing.T) {
 		return api.Attempt{Route: &r, Outcome: api.AttemptFailed, ErrorType: kind, EndedAt: &now, Reason: "oops"}
 	}
 	lost := api.Attempt{Route: &a, Outcome: api.AttemptLost, StartedAt: &now}
-	backoff := fleet.Redelivery{Status: api.TaskRetryWait, Wait: 2 * time.Second}
+	backoff := task.Redelivery{Status: api.TaskRetryWait, Wait: 2 * time.Second}
 	for name, c := range map[string]struct {
 		safety  api.RetrySafety
 		routes  []api.Route
 		history []api.Attempt
-		next    fleet.Redelivery
+		next    task.Redelivery
 		status  api.TaskStatus
 		wait    time.Duration
 	}{
@@ -83,11 +83,11 @@ func TestReroute(t *testing.T) {
 		"all rest":        {"", []api.Route{a}, []api.Attempt{failed(a, mesh.ErrorUnavailable)}, backoff, api.TaskRetryWait, mesh.Cooldown},
 		"all are out":     {"", []api.Route{a, b}, []api.Attempt{failed(a, mesh.ErrorAuth), failed(b, mesh.ErrorInvalid)}, backoff, api.TaskFailed, 2 * time.Second},
 		"no routes":       {"", nil, []api.Attempt{failed(a, "")}, backoff, api.TaskRetryWait, 2 * time.Second},
-		"no attempt left": {"", []api.Route{a, b}, []api.Attempt{failed(a, "")}, fleet.Redelivery{Status: api.TaskDeadLetter}, api.TaskDeadLetter, 0},
-		"a lease runs":    {api.Fenced, []api.Route{a, b}, []api.Attempt{lost}, fleet.Redelivery{Status: api.TaskRetryWait, Wait: time.Second}, api.TaskRetryWait, time.Second},
-		"lost, no lease":  {api.Idempotent, []api.Route{a, b}, []api.Attempt{lost}, fleet.Redelivery{Status: api.TaskQueued}, api.TaskQueued, 0},
+		"no attempt left": {"", []api.Route{a, b}, []api.Attempt{failed(a, "")}, task.Redelivery{Status: api.TaskDeadLetter}, api.TaskDeadLetter, 0},
+		"a lease runs":    {api.Fenced, []api.Route{a, b}, []api.Attempt{lost}, task.Redelivery{Status: api.TaskRetryWait, Wait: time.Second}, api.TaskRetryWait, time.Second},
+		"lost, no lease":  {api.Idempotent, []api.Route{a, b}, []api.Attempt{lost}, task.Redelivery{Status: api.TaskQueued}, api.TaskQueued, 0},
 		"returned too often": {"", []api.Route{a, b}, []api.Attempt{{Route: &a, Outcome: api.AttemptReturned}},
-			fleet.Redelivery{Status: api.TaskRetryWait, Wait: 9, Tally: fleet.Tally{Returns: 3}}, api.TaskRetryWait, 9},
+			task.Redelivery{Status: api.TaskRetryWait, Wait: 9, Tally: task.Tally{Returns: 3}}, api.TaskRetryWait, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

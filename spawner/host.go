@@ -18,7 +18,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"
 )
@@ -205,7 +206,7 @@ func (h *Host) tryProof(ctx context.Context, end *api.SpawnEnd) error {
 	defer cancel()
 	id := fmt.Sprintf("%s-%d", end.AgentID, end.At.UnixNano()) // so that tries are one update
 	_, err = contract.DeadUpdate.SendOnce(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), id,
-		fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, EndedAt: end.At.UTC(), Spawner: h.o.Name,
+		cluster.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, EndedAt: end.At.UTC(), Spawner: h.o.Name,
 			By: "spawner " + h.o.Name, Proof: end.Reason})
 	return err
 }
@@ -214,17 +215,17 @@ func (h *Host) tryProof(ctx context.Context, end *api.SpawnEnd) error {
 func (h *Host) publish(ctx context.Context, end *api.SpawnEnd) {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	event := fleet.Event{Type: api.EventAgentEnded, Time: end.At.UTC(),
+	event := cluster.Event{Type: api.EventAgentEnded, Time: end.At.UTC(),
 		EventData: api.EventData{AgentID: end.AgentID, Reason: end.Reason}}
 	if err := contract.AnnounceSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster),
-		contract.Announcement{Events: []fleet.Event{event}}); err != nil {
+		contract.Announcement{Events: []cluster.Event{event}}); err != nil {
 		h.o.Logger.Sugar().Warnw("The end of an agent did not reach its cluster", "agent", end.AgentID, "error", err)
 	}
 }
 
 // drain takes an agent out of service before its platform ends it. What it has not finished then runs again elsewhere.
 func (h *Host) drain(ctx context.Context, end *api.SpawnEnd) error {
-	in := contract.DrainInput{ID: contract.DrainID(end.Cluster, fleet.NoticeDrainName(end.AgentID)),
+	in := contract.DrainInput{ID: contract.DrainID(end.Cluster, scaling.NoticeDrainName(end.AgentID)),
 		Cluster: end.Cluster, Agents: []string{end.AgentID},
 		Reason:  end.Reason + " at " + end.At.UTC().Format(time.TimeOnly) + " UTC",
 		Timeout: api.Duration(max(0, time.Until(end.At)-noticeMargin)), MaxParallel: 1}
@@ -263,11 +264,11 @@ func (h *Host) find(ctx context.Context) (contract.SpawnerInfo, error) {
 	return info, err
 }
 
-func (h *Host) spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (h *Host) spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	defer beating(ctx)()
 	release, err := h.reserve(ctx, spec.ID)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	defer release()
 	spawned, err := h.o.Spawner.Spawn(ctx, spec)
@@ -310,7 +311,7 @@ func (h *Host) terminate(ctx context.Context, in contract.TerminateInput) error 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(a fleet.Spawned) bool {
+	if slices.ContainsFunc(list, func(a cluster.Spawned) bool {
 		return a.ID == in.ID && in.Cluster != "" && a.Cluster != in.Cluster
 	}) {
 		return nil // an agent of in.Cluster only said that it is this one

@@ -17,7 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/limit"
 )
 
@@ -27,8 +27,8 @@ type ended struct {
 	asked []string
 }
 
-func (e *ended) List(context.Context) ([]fleet.Spawned, error) {
-	return []fleet.Spawned{{ID: "web-1", Cluster: "web"}}, nil
+func (e *ended) List(context.Context) ([]cluster.Spawned, error) {
+	return []cluster.Spawned{{ID: "web-1", Cluster: "web"}}, nil
 }
 
 func (e *ended) Terminate(_ context.Context, id string, _ bool) error {
@@ -96,7 +96,7 @@ func (c *clusters) UpdateWorkflow(
 	defer c.mu.Unlock()
 	c.tries[o.UpdateID]++
 	if o.WorkflowID != c.silent {
-		c.taken = append(c.taken, o.Args[0].(fleet.DeathProof).AgentID)
+		c.taken = append(c.taken, o.Args[0].(cluster.DeathProof).AgentID)
 		return nil, serviceerror.NewNotFound("it is over, which ends the tries")
 	}
 	c.now++

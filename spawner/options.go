@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // DefaultStopGrace is how long an agent has between being asked to stop and being killed: longer than agents take by
@@ -28,7 +28,7 @@ type Options struct {
 	Image string
 	// Command is the command line of an agent, program first; an empty program is the image's entrypoint. nil, or no
 	// command: what the image runs. The agent finds its settings in its environment too.
-	Command func(spec fleet.SpawnSpec) []string
+	Command func(spec cluster.SpawnSpec) []string
 	// JoinToken makes the token with which an agent registers; it reaches the agent as a file. nil: none.
 	JoinToken JoinToken
 	// HubCA is the certificate authority of the hubs, in PEM; nil: agents trust those of their image.
@@ -51,7 +51,7 @@ func (o *Options) Fill() error {
 }
 
 // ImageOf is the image of an agent.
-func (o *Options) ImageOf(spec *fleet.SpawnSpec) (string, error) {
+func (o *Options) ImageOf(spec *cluster.SpawnSpec) (string, error) {
 	image := cmp.Or(spec.Image, o.Image)
 	if image == "" {
 		return "", fmt.Errorf("%w: neither scaling.spawn.image of the cluster nor the spawner's configuration names an image",
@@ -61,7 +61,7 @@ func (o *Options) ImageOf(spec *fleet.SpawnSpec) (string, error) {
 }
 
 // CommandOf is the command line of an agent; nil: what the image runs.
-func (o *Options) CommandOf(spec *fleet.SpawnSpec) []string {
+func (o *Options) CommandOf(spec *cluster.SpawnSpec) []string {
 	if o.Command == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ const (
 )
 
 // Files are the files of an agent: its join token, made anew, and the authority of its hubs.
-func (o *Options) Files(spec *fleet.SpawnSpec) (map[string][]byte, error) {
+func (o *Options) Files(spec *cluster.SpawnSpec) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if o.JoinToken != nil {
 		token, err := o.JoinToken(*spec)

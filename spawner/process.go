@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 const (
@@ -181,24 +181,24 @@ func (p *Process) tellEnd(end api.SpawnEnd) {
 }
 
 // Spawn implements Spawner.
-func (p *Process) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (p *Process) Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	if err := CheckSpec(&spec); err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	release, err := p.turns.Take(ctx, spec.ID)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	defer release()
 	r, err := p.startOnce(spec)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	select {
 	case <-r.ended:
-		return fleet.Spawned{}, fmt.Errorf("%w: its process %s%s", ErrRefused, r.Ended, p.lastWords(spec.ID))
+		return cluster.Spawned{}, fmt.Errorf("%w: its process %s%s", ErrRefused, r.Ended, p.lastWords(spec.ID))
 	case <-ctx.Done():
-		return fleet.Spawned{}, ctx.Err()
+		return cluster.Spawned{}, ctx.Err()
 	case <-time.After(time.Until(r.StartedAt.Add(settleTime))):
 		return p.spawned(r), nil
 	}
@@ -206,7 +206,7 @@ func (p *Process) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawne
 
 // startOnce starts a process, unless that id runs or has run. What is intended is written first, so that a process is
 // found again even if this one dies before it has written its number.
-func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
+func (p *Process) startOnce(spec cluster.SpawnSpec) (*running, error) {
 	p.mu.Lock()
 	r := p.running[spec.ID]
 	p.mu.Unlock()
@@ -235,8 +235,8 @@ func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
 	return r, nil
 }
 
-func (p *Process) spawned(r *running) fleet.Spawned {
-	return fleet.Spawned{ID: r.Spec.ID, Cluster: r.Spec.Cluster, Spawner: p.options.Name,
+func (p *Process) spawned(r *running) cluster.Spawned {
+	return cluster.Spawned{ID: r.Spec.ID, Cluster: r.Spec.Cluster, Spawner: p.options.Name,
 		Platform: api.PlatformProcess,
 		Handle:   strconv.Itoa(r.PID), Host: p.host, StartedAt: r.StartedAt.UTC()}
 }
@@ -290,10 +290,10 @@ func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error
 }
 
 // List implements Spawner.
-func (p *Process) List(context.Context) ([]fleet.Spawned, error) {
+func (p *Process) List(context.Context) ([]cluster.Spawned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := make([]fleet.Spawned, 0, len(p.running))
+	list := make([]cluster.Spawned, 0, len(p.running))
 	for _, r := range p.running {
 		list = append(list, p.spawned(r))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -30,7 +30,7 @@ func newStand(t *testing.T, script string) *stand {
 	t.Helper()
 	s := &stand{options: spawner.ProcessOptions{Dir: t.TempDir(), Options: spawner.Options{
 		Name: "here", HubURLs: []string{"http://hub:8080"}, StopGrace: 300 * time.Millisecond,
-		Command: func(fleet.SpawnSpec) []string { return []string{"/bin/sh", "-c", script} },
+		Command: func(cluster.SpawnSpec) []string { return []string{"/bin/sh", "-c", script} },
 	}}}
 	s.restart(t)
 	t.Cleanup(func() {
@@ -55,9 +55,9 @@ func (s *stand) restart(t *testing.T) {
 	}, 5*time.Second, 10*time.Millisecond)
 }
 
-func (s *stand) spawn(t *testing.T, id string) fleet.Spawned {
+func (s *stand) spawn(t *testing.T, id string) cluster.Spawned {
 	t.Helper()
-	spawned, err := s.Spawn(t.Context(), fleet.SpawnSpec{ID: id, Cluster: "c", Capabilities: []string{"gpu", "arm"},
+	spawned, err := s.Spawn(t.Context(), cluster.SpawnSpec{ID: id, Cluster: "c", Capabilities: []string{"gpu", "arm"},
 		Resources: api.Resources{CPU: "1500m", Memory: "1Gi"}, Environment: map[string]string{"COLOUR": "blue"}})
 	require.NoError(t, err)
 	return spawned
@@ -74,7 +74,7 @@ func (s *stand) list(t *testing.T) []string {
 	return ids
 }
 
-func pid(t *testing.T, spawned fleet.Spawned) int {
+func pid(t *testing.T, spawned cluster.Spawned) int {
 	t.Helper()
 	n, err := strconv.Atoi(spawned.Handle)
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestTheSameIDIsStartedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range handles {
 		wg.Go(func() {
-			spawned, err := s.Spawn(context.Background(), fleet.SpawnSpec{ID: "one", Cluster: "c"})
+			spawned, err := s.Spawn(context.Background(), cluster.SpawnSpec{ID: "one", Cluster: "c"})
 			if err == nil {
 				handles[i] = spawned.Handle
 			}
@@ -156,17 +156,17 @@ func TestAProcessThatEndsAtOnceIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, "echo unknown flag: --slotz; exit 2")
 	for range 2 {
-		_, err := s.Spawn(t.Context(), fleet.SpawnSpec{ID: "bad", Cluster: "c"})
+		_, err := s.Spawn(t.Context(), cluster.SpawnSpec{ID: "bad", Cluster: "c"})
 		require.ErrorIs(t, err, spawner.ErrRefused)
 		require.ErrorContains(t, err, "ended with exit code 2: unknown flag: --slotz")
 	}
 	require.Equal(t, 1, strings.Count(s.log(t, "bad"), "unknown flag"), "a repeated request starts nothing")
 	require.Empty(t, s.list(t))
-	s.options.Command = func(fleet.SpawnSpec) []string { return []string{"/no/such/program"} }
+	s.options.Command = func(cluster.SpawnSpec) []string { return []string{"/no/such/program"} }
 	s.restart(t)
-	_, err := s.Spawn(t.Context(), fleet.SpawnSpec{ID: "none", Cluster: "c"})
+	_, err := s.Spawn(t.Context(), cluster.SpawnSpec{ID: "none", Cluster: "c"})
 	require.ErrorIs(t, err, spawner.ErrRefused)
-	for _, spec := range []fleet.SpawnSpec{{ID: "../x", Cluster: "c"}, {ID: "x"},
+	for _, spec := range []cluster.SpawnSpec{{ID: "../x", Cluster: "c"}, {ID: "x"},
 		{ID: "x", Cluster: "c", Resources: api.Resources{CPU: "many"}}} {
 		_, err := s.Spawn(t.Context(), spec)
 		require.ErrorIs(t, err, spawner.ErrRefused)
@@ -186,7 +186,7 @@ func TestARestartedSpawnerTakesItsAgentsOver(t *testing.T) {
 
 	t.Log("they die while nobody looks")
 	s.Close()
-	for _, killed := range []fleet.Spawned{first, third} {
+	for _, killed := range []cluster.Spawned{first, third} {
 		require.NoError(t, syscall.Kill(-pid(t, killed), syscall.SIGKILL)) // the old spawner is their parent
 		require.Eventually(t, func() bool { return !processLives(pid(t, killed)) }, 5*time.Second, 10*time.Millisecond)
 	}
@@ -239,7 +239,7 @@ func TestAFolderHasOneSpawner(t *testing.T) {
 func TestAllAreStopped(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, patient)
-	spawned := []fleet.Spawned{s.spawn(t, "a-1"), s.spawn(t, "a-2")}
+	spawned := []cluster.Spawned{s.spawn(t, "a-1"), s.spawn(t, "a-2")}
 	require.NoError(t, spawner.TerminateAll(t.Context(), s, true))
 	for _, one := range spawned {
 		require.False(t, lives(pid(t, one)))

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // record is what the spawner's folder keeps of one process, in a file of its own.
 type record struct {
-	Spec      fleet.SpawnSpec `json:"spec"`
-	Command   []string        `json:"command"`
-	PID       int             `json:"pid,omitempty"`   // 0: it is about to be started, or was just now
-	Ticks     uint64          `json:"ticks,omitempty"` // when it began, as the system counts; tells it from a later one of that number
-	StartedAt time.Time       `json:"started_at,omitzero"`
-	Ended     string          `json:"ended,omitempty"` // how; empty: it runs
-	EndedAt   time.Time       `json:"ended_at,omitzero"`
+	Spec      cluster.SpawnSpec `json:"spec"`
+	Command   []string          `json:"command"`
+	PID       int               `json:"pid,omitempty"`   // 0: it is about to be started, or was just now
+	Ticks     uint64            `json:"ticks,omitempty"` // when it began, as the system counts; tells it from a later one of that number
+	StartedAt time.Time         `json:"started_at,omitzero"`
+	Ended     string            `json:"ended,omitempty"` // how; empty: it runs
+	EndedAt   time.Time         `json:"ended_at,omitzero"`
 }
 
 const recordSuffix = ".json"
@@ -94,7 +94,7 @@ func tokenPath(dir, id string) string { return filepath.Join(dir, id+".join-toke
 func removeToken(dir, id string) { _ = os.Remove(tokenPath(dir, id)) }
 
 // writeToken makes an agent's join token and the file that only its user can read.
-func writeToken(dir string, spec fleet.SpawnSpec, make JoinToken) (path string, err error) {
+func writeToken(dir string, spec cluster.SpawnSpec, make JoinToken) (path string, err error) {
 	token, err := make(spec)
 	if err != nil {
 		return "", fmt.Errorf("make the agent's join token: %w", err)

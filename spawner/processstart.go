@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // start runs the record's command in a process group of its own, its output appended to its log.
@@ -63,7 +63,7 @@ func Environment() []string {
 	})
 }
 
-func (p *Process) environment(spec fleet.SpawnSpec) []string {
+func (p *Process) environment(spec cluster.SpawnSpec) []string {
 	env := append(Environment(), p.options.Environment(&spec)...)
 	for _, name := range []string{"MAINSTAY_CA", "MAINSTAY_CERT", "MAINSTAY_KEY"} { // names of files, no secrets
 		if value := os.Getenv(name); value != "" {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // Spawner starts and stops agents on one platform. All its methods may be called side by side, and may be repeated: who
@@ -21,16 +21,16 @@ type Spawner interface {
 	Platform() api.Platform
 	// Spawn starts an agent. It returns the one that runs when that id was started before. It does not wait until the
 	// agent is online. An error that is ErrRefused will not go away by trying again.
-	Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error)
+	Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error)
 	// Terminate returns when the agent's process has ended. With graceful it is asked first, and forced only after a
 	// bound of the spawner's. An id that is not there has ended.
 	Terminate(ctx context.Context, id string, graceful bool) error
 	// List returns the agents that run, by id. It knows those of earlier processes of the same spawner too.
-	List(ctx context.Context) ([]fleet.Spawned, error)
+	List(ctx context.Context) ([]cluster.Spawned, error)
 }
 
 // JoinToken makes the token with which one agent registers. It is kept nowhere else than in a file for that agent.
-type JoinToken func(spec fleet.SpawnSpec) (string, error)
+type JoinToken func(spec cluster.SpawnSpec) (string, error)
 
 // Watcher is a Spawner that notices the ends of its agents.
 type Watcher interface {
@@ -64,7 +64,7 @@ const (
 )
 
 // Environment is what a spawner adds to its agent's environment. Later entries win.
-func (o *Options) Environment(spec *fleet.SpawnSpec) []string {
+func (o *Options) Environment(spec *cluster.SpawnSpec) []string {
 	var env []string
 	// Hints to Go programs; nothing holds a process to them.
 	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {

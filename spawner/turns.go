@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // Turns lets one call at a time be about an id. Its zero value is ready.
@@ -63,7 +63,7 @@ func TerminateAll(ctx context.Context, s Spawner, graceful bool) error {
 }
 
 // CheckSpec refuses what no spawner can start.
-func CheckSpec(spec *fleet.SpawnSpec) error {
+func CheckSpec(spec *cluster.SpawnSpec) error {
 	err := errors.Join(api.ValidateID("id", spec.ID), api.ValidateID("cluster", spec.Cluster),
 		spec.Resources.Validate())
 	if err != nil {
@@ -73,8 +73,8 @@ func CheckSpec(spec *fleet.SpawnSpec) error {
 }
 
 // SortSpawned sorts agents by id.
-func SortSpawned(list []fleet.Spawned) {
-	slices.SortFunc(list, func(a, b fleet.Spawned) int { return strings.Compare(a.ID, b.ID) })
+func SortSpawned(list []cluster.Spawned) {
+	slices.SortFunc(list, func(a, b cluster.Spawned) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // Pause waits for a while, or until ctx ends.

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )
@@ -43,11 +43,11 @@ func TestWhatContinuesAsNewIsThere(t *testing.T) {
 	asked := func(answer any, ended ...enumspb.WorkflowExecutionStatus) store.Store {
 		return store.Store{Client: &movesOn{ended: ended, answer: answer}}
 	}
-	cluster := contract.ClusterView{Cluster: fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}}
-	view, err := asked(cluster, goesOn, goesOn).Clusters().View(t.Context(), "c")
+	c := contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c"}}}
+	view, err := asked(c, goesOn, goesOn).Clusters().View(t.Context(), "c")
 	require.NoError(t, err)
 	require.Equal(t, "c", view.Config.Name)
-	_, err = asked(cluster, goesOn, ended).Clusters().View(t.Context(), "c")
+	_, err = asked(c, goesOn, ended).Clusters().View(t.Context(), "c")
 	require.Equal(t, store.NotFound, store.KindOf(err))
 	j, err := asked(job.Job{Version: 3}, goesOn).Jobs().Get(t.Context(), "j")
 	require.NoError(t, err)

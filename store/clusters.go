@@ -13,7 +13,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -55,7 +57,7 @@ func (s Clusters) ViewEach(
 // started by other means than Create.
 func (s Clusters) Config(
 	ctx context.Context, name string,
-) (config api.ClusterConfig, types fleet.LaneTypes, err error) {
+) (config api.ClusterConfig, types cluster.LaneTypes, err error) {
 	id, err := clusterID(name)
 	if err != nil {
 		return config, types, err
@@ -163,7 +165,7 @@ func (s Clusters) Events(
 func (s Clusters) OpenLane(
 	ctx context.Context, view *contract.ClusterView, needs api.LaneNeeds, tenant string,
 ) error {
-	if view.LaneOpen(fleet.LaneFor(&needs)) {
+	if view.LaneOpen(task.LaneFor(&needs)) {
 		return nil
 	}
 	request := contract.OpenLaneRequest{LaneNeeds: needs, Tenant: tenant}
@@ -202,8 +204,8 @@ const factsAnswer = 5 * time.Second
 // Facts asks every open cluster, or only those named, and the live registry. A cluster that does not answer is listed
 // as silent; one that was deleted meanwhile is left out. It writes nothing: clusters are queried, and the live registry
 // is in memory.
-func (s Clusters) Facts(ctx context.Context, names ...string) (fleet.FleetFacts, error) {
-	facts := fleet.FleetFacts{At: time.Now().UTC()}
+func (s Clusters) Facts(ctx context.Context, names ...string) (healing.FleetFacts, error) {
+	facts := healing.FleetFacts{At: time.Now().UTC()}
 	if len(names) == 0 {
 		var err error
 		if names, err = s.Names(ctx); err != nil {
@@ -218,7 +220,7 @@ func (s Clusters) Facts(ctx context.Context, names ...string) (fleet.FleetFacts,
 	for i := range views {
 		switch v := &views[i]; {
 		case errs[i] == nil:
-			facts.Clusters = append(facts.Clusters, fleet.ClusterFacts{
+			facts.Clusters = append(facts.Clusters, healing.ClusterFacts{
 				Cluster: v.Cluster, CreatedAt: v.CreatedAt, Live: live.Facts(&v.Cluster),
 			})
 		case KindOf(errs[i]) != NotFound:
@@ -228,7 +230,7 @@ func (s Clusters) Facts(ctx context.Context, names ...string) (fleet.FleetFacts,
 	if ctx.Err() != nil {
 		return facts, fmt.Errorf("read how the fleet stands: %w", ctx.Err())
 	}
-	slices.SortFunc(facts.Clusters, func(a, b fleet.ClusterFacts) int {
+	slices.SortFunc(facts.Clusters, func(a, b healing.ClusterFacts) int {
 		return strings.Compare(a.Config.Name, b.Config.Name)
 	})
 	slices.Sort(facts.Silent)

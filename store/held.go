@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -51,11 +51,11 @@ const mostAttempts = 512 << 10
 
 // Attempts are those of known agents, by agent, for the records of their failovers: as many as fit into a signal, and
 // one of each agent.
-func (h Held) Attempts() map[string][]fleet.HeldAttempt {
+func (h Held) Attempts() map[string][]cluster.HeldAttempt {
 	if len(h) == 0 {
 		return nil
 	}
-	attempts, bytes := map[string][]fleet.HeldAttempt{}, 0
+	attempts, bytes := map[string][]cluster.HeldAttempt{}, 0
 	for i := range h {
 		a := h[i].Running()
 		known := attempts[a.AgentID]
@@ -65,7 +65,7 @@ func (h Held) Attempts() map[string][]fleet.HeldAttempt {
 		if len(known) > 0 {
 			bytes += api.JSONSize(h[i].ID) + 32
 		}
-		attempts[a.AgentID] = append(known, fleet.HeldAttempt{TaskID: h[i].ID, Attempt: a.Number})
+		attempts[a.AgentID] = append(known, cluster.HeldAttempt{TaskID: h[i].ID, Attempt: a.Number})
 	}
 	return attempts
 }

@@ -18,7 +18,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -53,7 +53,7 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *api.ScheduleT
 		}
 	}
 	overlap := enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL // the job's concurrency bounds its runs
-	if p.Concurrency == nil && fleet.StartsAMinute(t.Cron, t.Interval) > 1 {
+	if p.Concurrency == nil && schedule.StartsAMinute(t.Cron, t.Interval) > 1 {
 		overlap = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP // nothing bounds them, and they would soon be many
 	}
 	spec := ScheduleSpec(&api.ScheduleTimes{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}, time.Now())
@@ -76,7 +76,7 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *api.ScheduleT
 			}}},
 		Policies: &schedulepb.SchedulePolicies{
 			OverlapPolicy: overlap,
-			CatchupWindow: durationpb.New(fleet.CatchupWindow(t.Cron, t.Interval)),
+			CatchupWindow: durationpb.New(schedule.CatchupWindow(t.Cron, t.Interval)),
 		},
 		State: &schedulepb.ScheduleState{Paused: paused, Notes: "starts runs of job " + p.Job},
 	}, attributes)

@@ -10,7 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 )
 
 // pinnedLooks bounds how many agents are looked at for pinned work in one decision.
@@ -49,12 +50,12 @@ func (s Store) LaneStats(ctx context.Context, queue string) (LaneStats, error) {
 // CompleteScaling adds to facts, which have the agents' loads, what else a scaling decision needs: the backlog, and
 // whether work is pinned to the agents that would be stopped.
 func (s Clusters) CompleteScaling(
-	ctx context.Context, cluster *fleet.Cluster, facts *fleet.ScalingFacts, decide func() fleet.ScalingDecision,
-) (fleet.ScalingDecision, error) {
-	for _, lane := range fleet.ScalingLanes(cluster) {
-		stats, err := s.LaneStats(ctx, contract.LaneQueue(cluster.Config.Name, lane))
+	ctx context.Context, c *cluster.Cluster, facts *scaling.ScalingFacts, decide func() cluster.ScalingDecision,
+) (cluster.ScalingDecision, error) {
+	for _, lane := range scaling.ScalingLanes(c) {
+		stats, err := s.LaneStats(ctx, contract.LaneQueue(c.Config.Name, lane))
 		if err != nil {
-			return fleet.ScalingDecision{}, fmt.Errorf("read the backlog of lane %s: %w", lane, err)
+			return cluster.ScalingDecision{}, fmt.Errorf("read the backlog of lane %s: %w", lane, err)
 		}
 		facts.Queue += stats.Total.GetApproximateBacklogCount()
 	}
@@ -70,7 +71,7 @@ func (s Clusters) CompleteScaling(
 				continue
 			}
 			if len(known) >= pinnedLooks {
-				return fleet.ScalingDecision{},
+				return cluster.ScalingDecision{},
 					fmt.Errorf("work is pinned to more than %d agents that could be stopped", pinnedLooks)
 			}
 			known[agent] = true
@@ -78,11 +79,11 @@ func (s Clusters) CompleteScaling(
 			work, err := s.Count(ctx, contract.PinnedQuery(agent))
 			if err == nil && work == 0 { // steps of runs whose agent an expression names
 				var stats LaneStats
-				stats, err = s.LaneStats(ctx, contract.AgentLane(cluster.Config.Name, agent))
+				stats, err = s.LaneStats(ctx, contract.AgentLane(c.Config.Name, agent))
 				work = stats.Total.GetApproximateBacklogCount()
 			}
 			if err != nil {
-				return fleet.ScalingDecision{}, fmt.Errorf("count the work that is pinned to %s: %w", agent, err)
+				return cluster.ScalingDecision{}, fmt.Errorf("count the work that is pinned to %s: %w", agent, err)
 			}
 			if work > 0 && facts.Pin(agent) {
 				pinned = true

@@ -14,7 +14,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/scaling"
 )
 
 // everyAgent is the query of the live registry for all agents.
@@ -90,12 +92,12 @@ func (s Store) heartbeats(ctx context.Context, query string) iter.Seq2[*workerpb
 }
 
 // Of is what is published of a member's present process; nil: nothing.
-func (l Live) Of(m *fleet.Member) *workerpb.WorkerHeartbeat {
+func (l Live) Of(m *cluster.Member) *workerpb.WorkerHeartbeat {
 	return l[agentProcess{m.AgentID, m.Instance}]
 }
 
 // Status is a member's status now, since when, and why: of one that its cluster has as online, what its hub publishes.
-func (l Live) Status(m *fleet.Member) (status api.AgentStatus, since time.Time, reason string) {
+func (l Live) Status(m *cluster.Member) (status api.AgentStatus, since time.Time, reason string) {
 	if live, at, ok := contract.StatusOf(l.Of(m)); ok && m.Status == api.AgentOnline {
 		return live, at, liveReasons[live]
 	}
@@ -109,7 +111,7 @@ var liveReasons = map[api.AgentStatus]string{
 }
 
 // Running is how many tasks each member runs now, for those of which it is known.
-func (l Live) Running(c *fleet.Cluster) map[string]int {
+func (l Live) Running(c *cluster.Cluster) map[string]int {
 	counts := make(map[string]int, len(l))
 	for _, a := range l.Activities(c) {
 		counts[a.AgentID] = a.Running
@@ -118,14 +120,14 @@ func (l Live) Running(c *fleet.Cluster) map[string]int {
 }
 
 // Activities is what the members do now, for those of which it is known.
-func (l Live) Activities(c *fleet.Cluster) []fleet.AgentActivity {
-	var list []fleet.AgentActivity
+func (l Live) Activities(c *cluster.Cluster) []scaling.AgentActivity {
+	var list []scaling.AgentActivity
 	for i := range c.Members {
 		h := l.Of(&c.Members[i])
 		if h.GetActivityTaskSlotsInfo() == nil {
 			continue
 		}
-		list = append(list, fleet.AgentActivity{
+		list = append(list, scaling.AgentActivity{
 			AgentID:    c.Members[i].AgentID,
 			Running:    int(h.GetActivityTaskSlotsInfo().GetCurrentUsedSlots()),
 			CPUPercent: contract.PercentOf(h.GetHostInfo().GetCurrentHostCpuUsage()),
@@ -144,13 +146,13 @@ func workedAt(h *workerpb.WorkerHeartbeat) time.Time {
 }
 
 // Facts are what is published of the members' present processes, by agent id.
-func (l Live) Facts(c *fleet.Cluster) map[string]fleet.LiveAgent {
-	var facts map[string]fleet.LiveAgent
+func (l Live) Facts(c *cluster.Cluster) map[string]healing.LiveAgent {
+	var facts map[string]healing.LiveAgent
 	for i := range c.Members {
 		m := &c.Members[i]
 		if h := l.Of(m); h != nil {
 			if facts == nil {
-				facts = map[string]fleet.LiveAgent{}
+				facts = map[string]healing.LiveAgent{}
 			}
 			facts[m.AgentID] = liveAgent(h)
 		}
@@ -158,10 +160,10 @@ func (l Live) Facts(c *fleet.Cluster) map[string]fleet.LiveAgent {
 	return facts
 }
 
-func liveAgent(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
+func liveAgent(h *workerpb.WorkerHeartbeat) healing.LiveAgent {
 	slots, host := h.GetActivityTaskSlotsInfo(), h.GetHostInfo()
 	level, score, _ := contract.HealthOf(h)
-	return fleet.LiveAgent{
+	return healing.LiveAgent{
 		Health: level, Score: score,
 		Running: int(slots.GetCurrentUsedSlots()), FreeSlots: int(slots.GetCurrentAvailableSlots()),
 		CPUPercent:    contract.PercentOf(host.GetCurrentHostCpuUsage()),
@@ -173,15 +175,15 @@ func liveAgent(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
 }
 
 // Rivals are the processes of a cluster that another one with their agent id keeps from being the agent, by that id.
-func (l Live) Rivals(cluster string) []fleet.Rival {
-	var rivals []fleet.Rival
+func (l Live) Rivals(clusterName string) []cluster.Rival {
+	var rivals []cluster.Rival
 	for _, h := range l {
 		in, _, _ := contract.AgentOfIdentity(h.GetWorkerIdentity())
-		if r, ok := contract.RivalOf(h); ok && in == cluster {
+		if r, ok := contract.RivalOf(h); ok && in == clusterName {
 			rivals = append(rivals, r)
 		}
 	}
-	slices.SortFunc(rivals, func(a, b fleet.Rival) int {
+	slices.SortFunc(rivals, func(a, b cluster.Rival) int {
 		return cmp.Or(strings.Compare(a.AgentID, b.AgentID), a.Since.Compare(b.Since))
 	})
 	return rivals

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // A cluster that much is wanted of answers late, which must not lift the bound.
@@ -20,7 +20,7 @@ func TestUnknownAgentsAreBoundedWhileTheirClusterDoesNotAnswer(t *testing.T) {
 	admit := func(agent string, err error) error {
 		return p.Admit(t.Context(), &api.TaskSpec{Cluster: "c", Tenant: "acme", Agent: agent},
 			func(context.Context, string) (view contract.ClusterView, _ error) {
-				view.Members = []fleet.Member{{AgentID: "here"}}
+				view.Members = []cluster.Member{{AgentID: "here"}}
 				return view, err
 			})
 	}

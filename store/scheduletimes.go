@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/schedule"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // year at least; RenewSchedules tells it the rest in time. The comments of the first calendars keep the text for people
 // and for TimesOf.
 func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec {
-	plan, spec := fleet.PlanOf(t), &schedulepb.ScheduleSpec{}
+	plan, spec := schedule.PlanOf(t), &schedulepb.ScheduleSpec{}
 	if t.Cron == "" {
 		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
 			Phase: durationpb.New(plan.Phase())}}
@@ -76,8 +76,8 @@ func TimesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
 
 // calendarsOf are calendars of UTC with the times of cron, of a schedule in a time zone those of year and the next.
 func calendarsOf(t *api.ScheduleTimes, year int) []*schedulepb.StructuredCalendarSpec {
-	cron, err := fleet.ParseCron(t.Cron)
-	zone, unknown := fleet.LoadZone(t.TimeZone)
+	cron, err := schedule.ParseCron(t.Cron)
+	zone, unknown := schedule.LoadZone(t.TimeZone)
 	if err != nil || unknown != nil {
 		return nil
 	}
@@ -102,8 +102,8 @@ func calendarsOf(t *api.ScheduleTimes, year int) []*schedulepb.StructuredCalenda
 }
 
 // calendarsForEver are those of cron in UTC. A calendar requires both days, so there are two where either may match.
-func calendarsForEver(c fleet.Cron) []*schedulepb.StructuredCalendarSpec {
-	calendar := func(dayOfMonth, dayOfWeek fleet.CronField) *schedulepb.StructuredCalendarSpec {
+func calendarsForEver(c schedule.Cron) []*schedulepb.StructuredCalendarSpec {
+	calendar := func(dayOfMonth, dayOfWeek schedule.CronField) *schedulepb.StructuredCalendarSpec {
 		return &schedulepb.StructuredCalendarSpec{Second: ranges(1, 0), Minute: ranges(c.Minute, 0),
 			Hour: ranges(c.Hour, 0), DayOfMonth: ranges(dayOfMonth, 0), Month: ranges(c.Month, 0),
 			DayOfWeek: ranges(dayOfWeek, 0)}
@@ -111,19 +111,19 @@ func calendarsForEver(c fleet.Cron) []*schedulepb.StructuredCalendarSpec {
 	if !c.EitherDay {
 		return []*schedulepb.StructuredCalendarSpec{calendar(c.DayOfMonth, c.DayOfWeek)}
 	}
-	return []*schedulepb.StructuredCalendarSpec{calendar(c.DayOfMonth, fleet.EveryDayOfWeek),
-		calendar(fleet.EveryDayOfMonth, c.DayOfWeek)}
+	return []*schedulepb.StructuredCalendarSpec{calendar(c.DayOfMonth, schedule.EveryDayOfWeek),
+		calendar(schedule.EveryDayOfMonth, c.DayOfWeek)}
 }
 
 // stretch are times that one calendar can hold. Its years are counted from the first.
-type stretch struct{ minutes, hours, days, months, years fleet.CronField }
+type stretch struct{ minutes, hours, days, months, years schedule.CronField }
 
 // calendarsUntil are those of the times from the beginning of a year to the end of the next, or of the first later one
 // that has any: a schedule without a next time ends.
-func calendarsUntil(cron fleet.Cron, zone *time.Location, year int) []*schedulepb.StructuredCalendarSpec {
-	merged := map[stretch]fleet.CronField{} // a day's times, and the days of the month that have them
+func calendarsUntil(cron schedule.Cron, zone *time.Location, year int) []*schedulepb.StructuredCalendarSpec {
+	merged := map[stretch]schedule.CronField{} // a day's times, and the days of the month that have them
 	var day time.Time
-	hours := map[fleet.CronField]fleet.CronField{} // of the day, by their minutes
+	hours := map[schedule.CronField]schedule.CronField{} // of the day, by their minutes
 	flush := func() {
 		for minutes, of := range hours {
 			merged[stretch{minutes: minutes, hours: of, months: 1 << day.Month(), years: 1 << (day.Year() - year)}] |=
@@ -145,18 +145,18 @@ func calendarsUntil(cron fleet.Cron, zone *time.Location, year int) []*schedulep
 	}
 	flush()
 	// Months with the same days become one calendar, and so do years with the same months.
-	byMonth := map[stretch]fleet.CronField{}
+	byMonth := map[stretch]schedule.CronField{}
 	for s, days := range merged {
 		first := time.Date(year+bits.TrailingZeros64(uint64(s.years)),
 			time.Month(bits.TrailingZeros64(uint64(s.months))), 1, 0, 0, 0, 0, time.UTC)
 		if bits.OnesCount64(uint64(days)) == first.AddDate(0, 1, -1).Day() {
-			days = fleet.EveryDayOfMonth
+			days = schedule.EveryDayOfMonth
 		}
 		months := s.months
 		s.days, s.months = days, 0
 		byMonth[s] |= months
 	}
-	byYear := map[stretch]fleet.CronField{}
+	byYear := map[stretch]schedule.CronField{}
 	for s, months := range byMonth {
 		years := s.years
 		s.months, s.years = months, 0
@@ -167,7 +167,7 @@ func calendarsUntil(cron fleet.Cron, zone *time.Location, year int) []*schedulep
 		s.years = years
 		stretches = append(stretches, s)
 	}
-	lowest := func(a, b fleet.CronField) int {
+	lowest := func(a, b schedule.CronField) int {
 		return cmp.Or(cmp.Compare(bits.TrailingZeros64(uint64(a)), bits.TrailingZeros64(uint64(b))), cmp.Compare(a, b))
 	}
 	slices.SortFunc(stretches, func(a, b stretch) int {
@@ -178,14 +178,14 @@ func calendarsUntil(cron fleet.Cron, zone *time.Location, year int) []*schedulep
 	for i, s := range stretches {
 		calendars[i] = &schedulepb.StructuredCalendarSpec{Second: ranges(1, 0), Minute: ranges(s.minutes, 0),
 			Hour: ranges(s.hours, 0), DayOfMonth: ranges(s.days, 0), Month: ranges(s.months, 0),
-			DayOfWeek: ranges(fleet.EveryDayOfWeek, 0), Year: ranges(s.years, year)}
+			DayOfWeek: ranges(schedule.EveryDayOfWeek, 0), Year: ranges(s.years, year)}
 	}
 	return calendars
 }
 
 // ranges are the values of a field, each with base added: one range if they have the same distance, else one for each
 // run.
-func ranges(f fleet.CronField, base int) (list []*schedulepb.Range) {
+func ranges(f schedule.CronField, base int) (list []*schedulepb.Range) {
 	values := make([]int32, 0, bits.OnesCount64(uint64(f)))
 	for n := range 64 {
 		if f.Has(n) {

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -50,7 +50,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	if spec == nil {
 		return Task{}, errNoTask
 	}
-	t.Type, t.Agent, t.RequiredCapabilities = spec.Type, spec.Agent, fleet.CapabilitiesOf(spec)
+	t.Type, t.Agent, t.RequiredCapabilities = spec.Type, spec.Agent, task.CapabilitiesOf(spec)
 	t.Labels, t.Safety, t.Recovery = spec.Labels, spec.RetrySafety, spec.EffectiveRecovery()
 	t.Place = spec.Place
 	t.setPriority(spec.Priority)

@@ -20,7 +20,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )
@@ -108,7 +109,7 @@ func TestHeldAtFindsStepsOfRuns(t *testing.T) {
 	}}
 	held, err := store.Store{Client: f}.Tasks().HeldAt(t.Context(), "c", "h1")
 	require.NoError(t, err)
-	require.Equal(t, map[string][]fleet.HeldAttempt{"a-1": {{TaskID: "t-1", Attempt: 1}},
+	require.Equal(t, map[string][]cluster.HeldAttempt{"a-1": {{TaskID: "t-1", Attempt: 1}},
 		"a-2": {{TaskID: "build-1~a", Attempt: 2}, {TaskID: "build-1~b.3", Attempt: 1}}}, held.Attempts())
 }
 
@@ -164,13 +165,13 @@ func TestStepsPinAgents(t *testing.T) {
 		"a step that is named": {pinned: map[string]int64{contract.Equals(contract.AttrLabels.GetName(), "agent/a-1"): 1}},
 		"a step that waits":    {waiting: map[string]int64{"lane/c/agent/a-1": 1}},
 	} {
-		facts := fleet.ScalingFacts{Agents: []fleet.AgentActivity{{AgentID: "a-1"}}}
+		facts := scaling.ScalingFacts{Agents: []scaling.AgentActivity{{AgentID: "a-1"}}}
 		_, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),
-			&fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
+			&cluster.Cluster{Config: api.ClusterConfig{Name: "c"}}, &facts, func() cluster.ScalingDecision {
 				if facts.Agents[0].Pinned {
-					return fleet.ScalingDecision{}
+					return cluster.ScalingDecision{}
 				}
-				return fleet.ScalingDecision{Change: api.ScaleDown, Agents: []string{"a-1"}}
+				return cluster.ScalingDecision{Change: api.ScaleDown, Agents: []string{"a-1"}}
 			})
 		require.NoError(t, err)
 		require.Equal(t, name != "nothing", facts.Agents[0].Pinned, name)
@@ -182,16 +183,16 @@ func TestScalingSeesWorkPinnedToEachOfSeveralAgents(t *testing.T) {
 	t.Parallel()
 	agents := []string{"a-1", "a-2", "a-3", "a-4"}
 	f := &pendingWork{pinned: map[string]int64{}}
-	facts := fleet.ScalingFacts{}
+	facts := scaling.ScalingFacts{}
 	for _, a := range agents {
-		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: a})
+		facts.Agents = append(facts.Agents, scaling.AgentActivity{AgentID: a})
 		if a != "a-3" {
 			f.pinned[contract.PinnedQuery(a)] = 1
 		}
 	}
 	decision, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),
-		&fleet.Cluster{Config: api.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
-			d := fleet.ScalingDecision{Change: api.ScaleDown}
+		&cluster.Cluster{Config: api.ClusterConfig{Name: "c"}}, &facts, func() cluster.ScalingDecision {
+			d := cluster.ScalingDecision{Change: api.ScaleDown}
 			for _, a := range facts.Agents {
 				if !a.Pinned && len(d.Agents) < 3 {
 					d.Agents = append(d.Agents, a.AgentID)

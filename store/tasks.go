@@ -18,7 +18,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 )
@@ -363,8 +363,8 @@ func (t *Task) ShowRecovery(now time.Time) {
 	if t.Recovery == nil {
 		return
 	}
-	t.PolicyState = fleet.ShowPolicy(t.PolicyState, t.Recovery, now)
-	t.RecoveryStatus = fleet.RecoveryStatus(t.Status, t.PolicyState)
+	t.PolicyState = task.ShowPolicy(t.PolicyState, t.Recovery, now)
+	t.RecoveryStatus = task.RecoveryStatus(t.Status, t.PolicyState)
 	t.RecoveryRequiresReview = t.Status == api.TaskReview
 }
 
@@ -559,7 +559,7 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 		Labels:     in.Spec.Labels,
 		RerunOf:    in.RerunOf,
 
-		RequiredCapabilities: fleet.CapabilitiesOf(&in.Spec),
+		RequiredCapabilities: task.CapabilitiesOf(&in.Spec),
 		Place:                in.Spec.Place,
 	}}
 	if !in.Spec.StartAt.IsZero() {

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 const (
@@ -74,7 +74,7 @@ func (d *drain) announce(ctx workflow.Context, kind api.EventType, outcome api.D
 	if len(d.in.Agents) == 1 {
 		data.AgentID = d.in.Agents[0]
 	}
-	announce(ctx, d.in.Cluster, fleet.Event{Type: kind, EventData: data})
+	announce(ctx, d.in.Cluster, cluster.Event{Type: kind, EventData: data})
 }
 
 // drain is one run of a Drain workflow.
@@ -127,7 +127,7 @@ type agentDrain struct {
 	record *api.AgentDrain
 	place  contract.Cordoned // where the agent is connected
 	// left is what it had when its hub saw it last, if that is known.
-	left      []fleet.HeldAttempt
+	left      []cluster.HeldAttempt
 	leftKnown bool
 }
 
@@ -330,7 +330,7 @@ func (a *agentDrain) evacuate(ctx workflow.Context) error {
 
 // noteLeft notes what the agent had when its hub saw it last, if that tells.
 func (a *agentDrain) noteLeft(err error) {
-	var left []fleet.HeldAttempt
+	var left []cluster.HeldAttempt
 	if gone, ok := errors.AsType[*temporal.ApplicationError](err); ok && gone.Details(&left) == nil {
 		a.left, a.leftKnown = left, true
 	}
@@ -347,21 +347,21 @@ func (a *agentDrain) findAgain(ctx workflow.Context) error {
 	}
 	for i := range a.record.Work {
 		w := &a.record.Work[i]
-		held := fleet.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt}
+		held := cluster.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt}
 		w.Lost = w.Lost || !a.leftKnown || slices.Contains(a.left, held)
 	}
 	a.left, a.leftKnown = nil, true
 	return nil
 }
 
-func (a *agentDrain) noteMoved(attempts []fleet.HeldAttempt) {
-	taken := make(map[fleet.HeldAttempt]bool, len(attempts))
+func (a *agentDrain) noteMoved(attempts []cluster.HeldAttempt) {
+	taken := make(map[cluster.HeldAttempt]bool, len(attempts))
 	for _, held := range attempts {
 		taken[held] = true
 	}
 	for i := range a.record.Work {
 		w := &a.record.Work[i]
-		w.Moved = taken[fleet.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt}]
+		w.Moved = taken[cluster.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt}]
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -36,7 +37,7 @@ func TestDrainThatIsRefused(t *testing.T) {
 	env.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name,
 		mock.Anything).Return(nil)
-	decided := &fleet.HealingCheck{Type: api.HealDrain, Epoch: 7}
+	decided := &healing.HealingCheck{Type: api.HealDrain, Epoch: 7}
 	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:healing-1", Cluster: "c",
 		Agents: []string{"a"}, Healing: decided})
 	require.NoError(t, env.GetWorkflowError())
@@ -62,7 +63,7 @@ func TestDrainOfMuchWork(t *testing.T) {
 		var stopped contract.StopWorkResult
 		for n := range 3000 {
 			stopped.Work = append(stopped.Work, api.DrainWork{TaskID: fmt.Sprintf("%s-%d-%s", in.AgentID, n,
-				strings.Repeat("x", 100)), Attempt: 1, AtDeadline: fleet.AtDeadline(api.AtMostOnce)})
+				strings.Repeat("x", 100)), Attempt: 1, AtDeadline: cluster.AtDeadline(api.AtMostOnce)})
 		}
 		return stopped, nil
 	}, activity.RegisterOptions{Name: contract.StopWorkActivity.Name})
@@ -88,11 +89,11 @@ func TestDrainOfAnAgentThatVanishes(t *testing.T) {
 		left any
 		lost []string
 	}{
-		"it is gone":                   {left: []fleet.HeldAttempt{{TaskID: "t2", Attempt: 3}}, lost: []string{"t2"}},
-		"it was idle just before":      {left: []fleet.HeldAttempt{}},
+		"it is gone":                   {left: []cluster.HeldAttempt{{TaskID: "t2", Attempt: 3}}, lost: []string{"t2"}},
+		"it was idle just before":      {left: []cluster.HeldAttempt{}},
 		"nobody knows what it had":     {lost: []string{"t1", "t2", "t3"}},
-		"another process is there":     {then: contract.Cordoned{Hub: "h1", Instance: "i2", Epoch: 2}, left: []fleet.HeldAttempt{{TaskID: "t2", Attempt: 3}}, lost: []string{"t2"}},
-		"it has moved to another hub":  {then: contract.Cordoned{Hub: "h2", Instance: "i1", Epoch: 1}, left: []fleet.HeldAttempt{{TaskID: "t2", Attempt: 3}}},
+		"another process is there":     {then: contract.Cordoned{Hub: "h1", Instance: "i2", Epoch: 2}, left: []cluster.HeldAttempt{{TaskID: "t2", Attempt: 3}}, lost: []string{"t2"}},
+		"it has moved to another hub":  {then: contract.Cordoned{Hub: "h2", Instance: "i1", Epoch: 1}, left: []cluster.HeldAttempt{{TaskID: "t2", Attempt: 3}}},
 		"it has moved, hub unanswered": {then: contract.Cordoned{Hub: "h2", Instance: "i1", Epoch: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // evacuateTimeout bounds how long an agent has to stop work that a failover by hand takes off it.
@@ -43,7 +43,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (api.FailoverReco
 	record.CompletedAt = &completed
 	publish(ctx, record)
 	syncAfter(ctx, in, &record)
-	announce(ctx, in.Cluster, fleet.EndOfFailover(&record))
+	announce(ctx, in.Cluster, cluster.EndOfFailover(&record))
 	if record.Status == api.FailoverNoTarget && len(in.Attempts) > 0 {
 		followLeft(ctx, in, &record)
 	}
@@ -56,7 +56,7 @@ func followLeft(ctx workflow.Context, in contract.FailoverInput, record *api.Fai
 	in.WasLeader, in.Shards = false, nil
 	moved, err := awaitTransfers(ctx, in)
 	if moved.Transfers != nil {
-		fleet.TakeTransfers(record, moved.Transfers, in.Unlisted)
+		cluster.TakeTransfers(record, moved.Transfers, in.Unlisted)
 	}
 	record.ResumedAt = moved.ResumedAt
 	record.Error = "no other agent could take over at first; by now all tasks have gone on, ended, or wait for a person"
@@ -96,7 +96,7 @@ func failOver(
 		return api.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
 	if in.Target == "" && !in.AnyTarget {
-		fleet.TakeTransfers(record, left(&in), in.Unlisted)
+		cluster.TakeTransfers(record, left(&in), in.Unlisted)
 		return api.FailoverNoTarget, noTarget
 	}
 	if in.Trigger == api.TriggerManual {
@@ -110,7 +110,7 @@ func failOver(
 	moved, err := awaitTransfers(ctx, in)
 	record.Promoted, record.LeaderEpoch, record.Shards = moved.Promoted, moved.Epoch, moved.Shards
 	record.ResumedAt = moved.ResumedAt
-	back := fleet.TakeTransfers(record, moved.Transfers, in.Unlisted)
+	back := cluster.TakeTransfers(record, moved.Transfers, in.Unlisted)
 	if err != nil {
 		return api.FailoverFailed, "not all work was seen to move in time: " + err.Error()
 	}

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -21,7 +21,7 @@ import (
 func TestFailoverAnnouncesItsEnd(t *testing.T) {
 	t.Parallel()
 	resumed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	held := []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 1}}
+	held := []cluster.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 1}}
 	for name, tc := range map[string]struct {
 		in   contract.FailoverInput
 		late string // what has not moved when its time is over
@@ -69,7 +69,7 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 			}, activity.RegisterOptions{Name: contract.EvacuateActivity.Name})
 			env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, "", contract.EvacuatedSignal.Name,
 				mock.Anything).Return(nil)
-			var told []fleet.Event
+			var told []cluster.Event
 			env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "",
 				contract.AnnounceSignal.Name, mock.Anything).Return(
 				func(_, _, _, _ string, arg any) error {

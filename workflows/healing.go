@@ -12,7 +12,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
 const (
@@ -46,12 +47,12 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract
 	for i := range examined.Cases {
 		c := &examined.Cases[i]
 		findOrphans(ctx, c)
-		decisions := fleet.BoundHealing(fleet.DecideHealing(c, workflow.Now(ctx)), left)
-		left -= fleet.Recorded(decisions)
+		decisions := healing.BoundHealing(healing.DecideHealing(c, workflow.Now(ctx)), left)
+		left -= healing.Recorded(decisions)
 		if !in.DryRun {
 			startActions(ctx, record.ID, c.Policy, decisions)
 		}
-		fleet.AddToCycle(&record.HealingCycleRecord, decisions)
+		healing.AddToCycle(&record.HealingCycleRecord, decisions)
 	}
 	if examined.Every != 0 {
 		tune(ctx, examined.Every)
@@ -78,16 +79,16 @@ func examine(ctx workflow.Context, in contract.ExamineInput) (contract.Examined,
 
 // findOrphans asks the cluster's hubs which of the suspect attempts they have; the others are orphans. If a hub does
 // not answer there are none, and the backstop decides.
-func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
+func findOrphans(ctx workflow.Context, c *healing.HealingCase) {
 	if len(c.Suspects) == 0 {
 		return
 	}
 	question := contract.HoldsAttemptsInput{Cluster: c.Cluster}
 	for _, s := range c.Suspects {
-		question.Attempts = append(question.Attempts, fleet.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt})
+		question.Attempts = append(question.Attempts, cluster.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt})
 	}
 	atOnce := max(1, askedBytes/(len(question.Attempts)*attemptBytes))
-	held := map[fleet.HeldAttempt]bool{}
+	held := map[cluster.HeldAttempt]bool{}
 	for hubs := range slices.Chunk(c.Hubs, atOnce) {
 		var answers []contract.Future[contract.HoldsAttemptsResult]
 		for _, hub := range hubs {
@@ -110,7 +111,7 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 		}
 	}
 	for _, s := range c.Suspects {
-		if !held[fleet.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt}] {
+		if !held[cluster.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt}] {
 			c.Orphans = append(c.Orphans, s)
 		}
 	}
@@ -218,7 +219,7 @@ func (a *healingAction) announce(ctx workflow.Context) {
 			data.AgentID, data.Attempt = orphan.AgentID, orphan.Attempt
 		}
 	case r.Type == api.HealReport:
-		if lane, ok := strings.CutPrefix(r.TargetID, fleet.StuckLane); ok {
+		if lane, ok := strings.CutPrefix(r.TargetID, healing.StuckLane); ok {
 			data.Lane = lane
 		}
 	case r.TargetID != r.Cluster:
@@ -227,7 +228,7 @@ func (a *healingAction) announce(ctx workflow.Context) {
 	if r.Outcome != "" {
 		data.Reason += ": " + r.Outcome
 	}
-	announce(ctx, r.Cluster, fleet.Event{Type: api.EventHealing, EventData: data})
+	announce(ctx, r.Cluster, cluster.Event{Type: api.EventHealing, EventData: data})
 }
 
 // healingAction is one run of a HealingAction workflow.
@@ -293,7 +294,7 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 			contract.ClusterReduceLoad{
 				Cluster: d.Cluster,
 				Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true,
-					For:     api.Duration(fleet.MaxReduceFor), // as long as it takes
+					For:     api.Duration(cluster.MaxReduceFor), // as long as it takes
 					Reason:  "healing: " + d.Reason,
 					Healing: a.check()},
 			}).Get(ctx)
@@ -316,8 +317,8 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 }
 
 // check has the facts that the cluster checks again before it touches the agent.
-func (a *healingAction) check() *fleet.HealingCheck {
-	return &fleet.HealingCheck{Type: a.in.Decision.Type, Epoch: a.in.Decision.Facts.Epoch}
+func (a *healingAction) check() *healing.HealingCheck {
+	return &healing.HealingCheck{Type: a.in.Decision.Type, Epoch: a.in.Decision.Facts.Epoch}
 }
 
 // failOver moves the agent's work and roles away, and then takes it out of service, so that it gets no new work while
@@ -338,7 +339,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	if IsType(err, contract.Refused) {
 		return "", err
 	}
-	outcome := fleet.MovedBy(&moved) + " moved"
+	outcome := cluster.MovedBy(&moved) + " moved"
 	if moved.TargetAgentID != "" {
 		outcome += ", " + moved.TargetAgentID + " took over"
 	}

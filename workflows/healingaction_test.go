@@ -19,7 +19,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -33,15 +34,15 @@ type healingRun struct {
 	drained   api.DrainRecord
 	spread    api.Rebalance
 	unscaled  bool // nobody starts agents
-	scaled    fleet.ScalingDecision
+	scaled    cluster.ScalingDecision
 
 	mu      sync.Mutex
 	calls   []string
 	drains  []contract.DrainInput
 	awaited []contract.AwaitFailoverInput
-	events  []fleet.Event
+	events  []cluster.Event
 	notes   []contract.HealingNote // that the memo was changed to
-	checks  []fleet.HealingCheck   // that the cluster was handed
+	checks  []healing.HealingCheck // that the cluster was handed
 	counted []api.HealingOutcome
 }
 
@@ -54,7 +55,7 @@ func newHealingRun(t *testing.T) *healingRun {
 		drained: api.DrainRecord{Status: api.DrainCompleted,
 			Agents: []api.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
 		spread: api.Rebalance{Moves: make([]api.RebalanceMove, 4)},
-		scaled: fleet.ScalingDecision{Change: api.ScaleUp, Count: 2, Reason: "2 are missing"},
+		scaled: cluster.ScalingDecision{Change: api.ScaleUp, Count: 2, Reason: "2 are missing"},
 	}
 	r.RegisterWorkflowWithOptions(workflows.HealingAction,
 		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
@@ -83,8 +84,8 @@ func newHealingRun(t *testing.T) *healingRun {
 			error) {
 			return r.spread, r.note(contract.RebalanceActivity.Name, in.Cluster, in.Request.Reason)
 		},
-		contract.AskScaleActivity.Name: func(_ context.Context, cluster string) (fleet.ScalingDecision, error) {
-			return r.scaled, r.note(contract.AskScaleActivity.Name, cluster)
+		contract.AskScaleActivity.Name: func(_ context.Context, clusterName string) (cluster.ScalingDecision, error) {
+			return r.scaled, r.note(contract.AskScaleActivity.Name, clusterName)
 		},
 		contract.CountHealingActivity.Name: func(_ context.Context, record api.HealingRecord) error {
 			r.counted = append(r.counted, record.Status)
@@ -233,7 +234,7 @@ func TestHealingActionsSucceed(t *testing.T) {
 		},
 		"reduce": {
 			kind: api.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
-			calls: []string{contract.ReduceLoadActivity.Name + " a-1 " + api.Duration(fleet.MaxReduceFor).String() +
+			calls: []string{contract.ReduceLoadActivity.Name + " a-1 " + api.Duration(cluster.MaxReduceFor).String() +
 				" healing: why"},
 			event: api.EventData{AgentID: "a-1"},
 		},
@@ -258,7 +259,7 @@ func TestHealingActionsSucceed(t *testing.T) {
 			kind:    api.HealRebalance,
 			outcome: "4 shards and targets were moved; scaling does what is needed: 2 are being started",
 			set: func(r *healingRun, _ *api.HealingDecision) {
-				r.scaled = fleet.ScalingDecision{Reason: "2 are being started"}
+				r.scaled = cluster.ScalingDecision{Reason: "2 are being started"}
 			},
 			calls: []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
@@ -300,7 +301,7 @@ func TestHealingActionsSucceed(t *testing.T) {
 			}
 			require.Equal(t, tc.drains, drains)
 			for _, check := range r.checks {
-				require.Equal(t, fleet.HealingCheck{Type: tc.kind, Epoch: 7}, check,
+				require.Equal(t, healing.HealingCheck{Type: tc.kind, Epoch: 7}, check,
 					"the cluster hears what was decided")
 			}
 			for _, in := range r.awaited {
@@ -402,10 +403,10 @@ func TestHealingActionsEndBadly(t *testing.T) {
 			api.HealingSkipped,
 			"no shard or target had to move; nobody starts agents here: start them, or turn scaling on"},
 		"nothing had to move, and scaling is at it": {api.HealRebalance, func(r *healingRun) {
-			r.spread.Moves, r.scaled = nil, fleet.ScalingDecision{Reason: "2 are being started"}
+			r.spread.Moves, r.scaled = nil, cluster.ScalingDecision{Reason: "2 are being started"}
 		}, api.HealingSkipped, "no shard or target had to move; scaling does what is needed: 2 are being started"},
 		"scaling is blocked": {api.HealRebalance,
-			func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
+			func(r *healingRun) { r.scaled = cluster.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
 			api.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
 		"scaling refuses": {api.HealRebalance, func(r *healingRun) {
 			r.errs[contract.AskScaleActivity.Name] = temporal.NewNonRetryableApplicationError("scaling is off",
@@ -441,10 +442,10 @@ func TestHealingActionsThatOnlyRecord(t *testing.T) {
 		"a skip": {api.HealingDecision{Type: api.HealDrain, TargetID: "a-1", Verdict: api.HealSkip,
 			Why: "it is the last agent"},
 			api.HealingSkipped, "it is the last agent", nil},
-		"reviews": {api.HealingDecision{Type: api.HealReport, TargetID: fleet.StuckReviews},
+		"reviews": {api.HealingDecision{Type: api.HealReport, TargetID: healing.StuckReviews},
 			api.HealingReported, "this needs a person",
 			[]api.EventData{{Reason: "report: why: this needs a person"}}},
-		"a lane": {api.HealingDecision{Type: api.HealReport, TargetID: fleet.StuckLane + "cap/gpu"},
+		"a lane": {api.HealingDecision{Type: api.HealReport, TargetID: healing.StuckLane + "cap/gpu"},
 			api.HealingReported, "this needs a person",
 			[]api.EventData{{Lane: "cap/gpu", Reason: "report: why: this needs a person"}}},
 	} {

@@ -21,7 +21,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -31,8 +32,8 @@ type cycleRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	found      contract.Examined
 	examineErr error
-	held       []fleet.HeldAttempt // at the first hub that is asked
-	silentHub  bool                // the second hub does not answer
+	held       []cluster.HeldAttempt // at the first hub that is asked
+	silentHub  bool                  // the second hub does not answer
 	tuneErr    error
 
 	mu       sync.Mutex
@@ -110,14 +111,14 @@ func verdicts(list []api.HealingDecision) []string {
 }
 
 // illCluster has, of six agents, one that hangs, one that is degraded, and one that a person keeps out of service.
-func illCluster() fleet.HealingCase {
-	ill := func(id string, level api.HealthLevel, status api.AgentStatus, outBy string) fleet.HealingAgent {
-		return fleet.HealingAgent{AgentID: id, Status: status, Since: healingAt.Add(-time.Hour), Epoch: 3, Slots: 4,
+func illCluster() healing.HealingCase {
+	ill := func(id string, level api.HealthLevel, status api.AgentStatus, outBy string) healing.HealingAgent {
+		return healing.HealingAgent{AgentID: id, Status: status, Since: healingAt.Add(-time.Hour), Epoch: 3, Slots: 4,
 			OutBy:  outBy,
-			Health: fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: healingAt.Add(-time.Hour)}}
+			Health: cluster.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: healingAt.Add(-time.Hour)}}
 	}
-	return fleet.HealingCase{Cluster: "c", Policy: api.HealingPolicy{MaxActions: 5}.WithDefaults(), Members: 6,
-		Serving: 6, Healthy: 4, Agents: []fleet.HealingAgent{
+	return healing.HealingCase{Cluster: "c", Policy: api.HealingPolicy{MaxActions: 5}.WithDefaults(), Members: 6,
+		Serving: 6, Healthy: 4, Agents: []healing.HealingAgent{
 			ill("degraded", api.HealthDegraded, api.AgentOnline, ""),
 			ill("hung", api.HealthCritical, api.AgentOnline, ""),
 			ill("kept", api.HealthDegraded, api.AgentMaintenance, "operator"),
@@ -142,11 +143,11 @@ func TestCycleWithNothingToDo(t *testing.T) {
 func TestCycleStartsActions(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	braked := fleet.HealingCase{Cluster: "d", Policy: api.HealingPolicy{}.WithDefaults(), Serving: 1, Wanted: 2,
+	braked := healing.HealingCase{Cluster: "d", Policy: api.HealingPolicy{}.WithDefaults(), Serving: 1, Wanted: 2,
 		Braked:     true,
-		ShortSince: healingAt.Add(-time.Hour), Stuck: []fleet.Stuck{{What: fleet.StuckReviews, Count: 2,
+		ShortSince: healingAt.Add(-time.Hour), Stuck: []healing.Stuck{{What: healing.StuckReviews, Count: 2,
 			Reason: "2 tasks wait"}}}
-	r.found = contract.Examined{Clusters: 2, Agents: 7, Cases: []fleet.HealingCase{illCluster(), braked}}
+	r.found = contract.Examined{Clusters: 2, Agents: 7, Cases: []healing.HealingCase{illCluster(), braked}}
 	record := r.cycle(t, contract.HealingCycleInput{})
 	require.Equal(t, []string{"failover_agent hung act", "drain_agent degraded act", "drain_agent kept waiting",
 		"rebalance_cluster d skipped", "report reviews act"}, verdicts(record.Decisions))
@@ -168,12 +169,12 @@ func TestCycleStartsActions(t *testing.T) {
 }
 
 // hugeCluster has 2,500 agents that are ill and say at length why, while the brake is engaged.
-func hugeCluster(name string) fleet.HealingCase {
-	c := fleet.HealingCase{Cluster: name, Policy: api.HealingPolicy{}.WithDefaults(), Members: 2500, Serving: 2500,
+func hugeCluster(name string) healing.HealingCase {
+	c := healing.HealingCase{Cluster: name, Policy: api.HealingPolicy{}.WithDefaults(), Members: 2500, Serving: 2500,
 		Braked: true}
 	for i := range c.Members {
-		c.Agents = append(c.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("agent-%04d", i), Status: api.AgentOnline,
-			Health: fleet.MemberHealth{Level: api.HealthCritical, Why: strings.Repeat("\x01", 256),
+		c.Agents = append(c.Agents, healing.HealingAgent{AgentID: fmt.Sprintf("agent-%04d", i), Status: api.AgentOnline,
+			Health: cluster.MemberHealth{Level: api.HealthCritical, Why: strings.Repeat("\x01", 256),
 				Since: healingAt.Add(-time.Hour)}})
 	}
 	return c
@@ -183,7 +184,7 @@ func hugeCluster(name string) fleet.HealingCase {
 func TestCycleOfManyIllAgents(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	r.found.Cases = []fleet.HealingCase{hugeCluster("a"), illCluster(), hugeCluster("z")}
+	r.found.Cases = []healing.HealingCase{hugeCluster("a"), illCluster(), hugeCluster("z")}
 	record := r.cycle(t, contract.HealingCycleInput{})
 	begun := map[string]int{}
 	for _, in := range r.actions {
@@ -213,15 +214,15 @@ func TestCycleOfManyIllClusters(t *testing.T) {
 func TestCycleAsksManyHubs(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	one := fleet.HealingCase{Cluster: "c", Policy: api.HealingPolicy{}.WithDefaults()}
+	one := healing.HealingCase{Cluster: "c", Policy: api.HealingPolicy{}.WithDefaults()}
 	for i := range 1000 {
 		one.Suspects = append(one.Suspects, api.Orphan{TaskID: fmt.Sprintf("t-%04d", i)})
 	}
 	for i := range 9 {
 		one.Hubs = append(one.Hubs, fmt.Sprintf("h-%d", i))
 	}
-	r.held = []fleet.HeldAttempt{{TaskID: "t-0000"}}
-	r.found.Cases = []fleet.HealingCase{one}
+	r.held = []cluster.HeldAttempt{{TaskID: "t-0000"}}
+	r.found.Cases = []healing.HealingCase{one}
 	record := r.cycle(t, contract.HealingCycleInput{})
 	require.Len(t, r.asked, 9)
 	require.Len(t, record.Decisions, 999)
@@ -233,7 +234,7 @@ func TestCycleDryRun(t *testing.T) {
 	r := newCycleRun(t)
 	planned := illCluster()
 	planned.Policy.Mode = api.HealingDryRun // as the examination says in a dry run
-	r.found = contract.Examined{Clusters: 1, Agents: 6, Cases: []fleet.HealingCase{planned}}
+	r.found = contract.Examined{Clusters: 1, Agents: 6, Cases: []healing.HealingCase{planned}}
 	record := r.cycle(t, contract.HealingCycleInput{Cluster: "c", DryRun: true})
 	require.True(t, record.DryRun)
 	require.True(t, r.examined[0].DryRun)
@@ -246,7 +247,7 @@ func TestCycleDryRun(t *testing.T) {
 func TestCycleFindsOrphans(t *testing.T) {
 	t.Parallel()
 	suspects := []api.Orphan{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}
-	held := []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 2}}
+	held := []cluster.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 2}}
 	for name, tc := range map[string]struct {
 		hubs   []string
 		silent bool
@@ -263,7 +264,7 @@ func TestCycleFindsOrphans(t *testing.T) {
 			t.Parallel()
 			r := newCycleRun(t)
 			r.held, r.silentHub = held, tc.silent
-			r.found.Cases = []fleet.HealingCase{{Cluster: "c", Policy: api.HealingPolicy{}.WithDefaults(),
+			r.found.Cases = []healing.HealingCase{{Cluster: "c", Policy: api.HealingPolicy{}.WithDefaults(),
 				Suspects: suspects, Hubs: tc.hubs}}
 			record := r.cycle(t, contract.HealingCycleInput{})
 			require.Equal(t, tc.want, verdicts(record.Decisions))
@@ -275,7 +276,7 @@ func TestCycleFindsOrphans(t *testing.T) {
 			require.Len(t, r.asked, tc.asked, "one that does not answer is asked twice")
 			for _, in := range r.asked {
 				require.Equal(t, contract.HoldsAttemptsInput{Cluster: "c",
-					Attempts: []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}}, in)
+					Attempts: []cluster.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}}, in)
 			}
 		})
 	}
@@ -285,7 +286,7 @@ func TestCycleFindsOrphans(t *testing.T) {
 func TestCycleGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	r.found = contract.Examined{Cases: []fleet.HealingCase{illCluster()}, Every: api.Duration(10 * time.Second)}
+	r.found = contract.Examined{Cases: []healing.HealingCase{illCluster()}, Every: api.Duration(10 * time.Second)}
 	r.tuneErr = errors.New("no schedule")
 	r.OnWorkflow(contract.HealingActionWorkflow, mock.Anything, mock.Anything).Return(api.HealingRecord{},
 		sdktestsuite.ErrMockStartChildWorkflowFailed)

@@ -9,7 +9,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/mesh"
 )
 
@@ -123,14 +124,14 @@ func (i *inbound) settle(ctx workflow.Context) {
 }
 
 // quarantine has the event wait for a person.
-func (i *inbound) quarantine(ctx workflow.Context, why, cluster string) {
+func (i *inbound) quarantine(ctx workflow.Context, why, clusterName string) {
 	now := workflow.Now(ctx).UTC()
 	i.record.Why = why
 	mesh.FailEvent(&i.record, why, now)
 	i.record.Status, i.record.QuarantinedAt = api.InboundQuarantined, &now
-	if cluster != "" {
-		announce(ctx, cluster, fleet.Event{Type: api.EventQuarantined, EventData: api.EventData{
-			Cluster: cluster, Tenant: i.record.Tenant, ID: i.record.ID, Reason: why}})
+	if clusterName != "" {
+		announce(ctx, clusterName, cluster.Event{Type: api.EventQuarantined, EventData: api.EventData{
+			Cluster: clusterName, Tenant: i.record.Tenant, ID: i.record.ID, Reason: why}})
 	}
 }
 
@@ -214,7 +215,7 @@ func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 			ID: i.record.ID, Event: *i.event, Data: i.record.Corrected}).Get(ctx)
 		if i.late = IsType(err, contract.NotTheirTurn) && ctx.Err() == nil && n < mostTurns; i.late {
 			i.record.Why = ReasonOf(err)
-			_ = workflow.Sleep(ctx, fleet.TurnWait(i.record.ID, n))
+			_ = workflow.Sleep(ctx, task.TurnWait(i.record.ID, n))
 			continue
 		}
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // placeTimeout bounds how long a firing waits for its cluster's answer about the lane, or for facts about a task.
@@ -90,7 +90,7 @@ func madeBefore(ctx workflow.Context, schedule, id string, spec api.TaskSpec) er
 	}
 	why := fmt.Sprintf("there is a task %s already, which schedule %s as it is now did not make, so no task was made",
 		id, schedule)
-	announce(ctx, spec.Cluster, fleet.Event{Type: api.EventScheduleFailed,
+	announce(ctx, spec.Cluster, cluster.Event{Type: api.EventScheduleFailed,
 		EventData: api.EventData{Tenant: spec.Tenant, ID: schedule, Reason: why}})
 	return temporal.NewNonRetryableApplicationError(why, contract.IDTaken, nil)
 }

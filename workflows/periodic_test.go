@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -141,7 +141,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 				}).Get(ctx, &result)
 			}
 			f.RegisterWorkflowWithOptions(fire, workflow.RegisterOptions{Name: "Fire"})
-			var told []fleet.Event
+			var told []cluster.Event
 			f.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "",
 				contract.AnnounceSignal.Name, mock.Anything).
 				Return(func(_, _, _, _ string, a any) error {

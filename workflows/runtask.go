@@ -7,7 +7,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // RunTask puts one delivery into the lane that is the task queue of ctx. All deliveries go through it, because a hub
@@ -16,7 +16,7 @@ import (
 func RunTask(ctx workflow.Context, in contract.RunTaskInput) contract.Future[contract.AttemptReport] {
 	future := contract.RunTaskActivity.Execute(ctx, in)
 	_, lane, _ := contract.LaneOfQueue(workflow.GetActivityOptions(ctx).TaskQueue)
-	if agent, pinned := fleet.AgentOfLane(lane); pinned {
+	if agent, pinned := task.AgentOfLane(lane); pinned {
 		workflow.GoNamed(ctx, "open the agent's lane", func(ctx workflow.Context) {
 			openAgentLane(ctx, in.Spec.Cluster, agent, future.Future)
 		})
@@ -43,7 +43,7 @@ func openAgentLane(ctx workflow.Context, cluster, agent string, delivery workflo
 // its own since then. Work for one agent or shard stays.
 func PlaceAgain(ctx workflow.Context, spec *api.TaskSpec, queue string) string {
 	_, lane, _ := contract.LaneOfQueue(queue)
-	if lane != fleet.DefaultLane && !fleet.IsOpened(lane) {
+	if lane != task.DefaultLane && !task.IsOpened(lane) {
 		return queue
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

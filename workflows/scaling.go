@@ -13,7 +13,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 )
 
 const (
@@ -69,7 +70,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (api.ScalingRecord,
 	}
 	completed := workflow.Now(ctx)
 	s.record.CompletedAt = &completed
-	fleet.SettleScaling(&s.record)
+	scaling.SettleScaling(&s.record)
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	s.tellCluster(own)
@@ -83,7 +84,7 @@ func (s *scalingFlow) announce(ctx workflow.Context) {
 	if s.record.Error != "" {
 		reason += ": " + s.record.Error
 	}
-	announce(ctx, s.in.Cluster, fleet.Event{Type: api.EventScaling, EventData: api.EventData{
+	announce(ctx, s.in.Cluster, cluster.Event{Type: api.EventScaling, EventData: api.EventData{
 		ID: s.record.ID, Count: s.record.To, Outcome: string(s.record.Status), Reason: reason}})
 }
 
@@ -95,7 +96,7 @@ type scalingFlow struct {
 
 // tellCluster reports the outcome to the cluster. Without that, the cluster gives the action up in time.
 func (s *scalingFlow) tellCluster(ctx workflow.Context) {
-	result := fleet.ScalingResult{Number: s.in.Number}
+	result := scaling.ScalingResult{Number: s.in.Number}
 	if s.record.Status != api.ScalingSucceeded {
 		result.Failed = s.record.Error
 	}
@@ -187,7 +188,7 @@ func (s *scalingFlow) findSpawner(ctx workflow.Context) (spawner contract.Spawne
 // start starts one agent. The outcome of a failed start is unknown, so start undoes it.
 func (s *scalingFlow) start(ctx workflow.Context, a *api.ScaledAgent) {
 	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner),
-		spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
+		spawnLimit, "start "+a.AgentID), cluster.SpawnSpec{
 		ID:           a.AgentID,
 		Cluster:      s.in.Cluster,
 		Slots:        s.in.Spawn.Slots,
@@ -272,7 +273,7 @@ func (s *scalingFlow) stopAgents(ctx workflow.Context) {
 }
 
 func (s *scalingFlow) drain(ctx workflow.Context) (api.DrainRecord, error) {
-	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, fleet.ScalingDrainName(s.in.Number)),
+	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, scaling.ScalingDrainName(s.in.Number)),
 		Cluster: s.in.Cluster,
 		Reason:  "scaling: " + s.in.Decision.Reason, Timeout: s.in.Spawn.DrainTimeout, MaxParallel: len(s.in.Stops)}
 	for i := range s.record.Agents {

@@ -17,7 +17,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -38,7 +39,7 @@ type scalingRun struct {
 	spawnedAt []string
 	stopped   map[string]bool // by agent; true: gracefully
 	retired   []string
-	told      *fleet.ScalingResult
+	told      *scaling.ScalingResult
 }
 
 func newScalingRun(t *testing.T) *scalingRun {
@@ -61,17 +62,17 @@ func newScalingRun(t *testing.T) *scalingRun {
 		}
 		return contract.SpawnerInfo{Name: "here", Platform: api.PlatformProcess}, nil
 	})
-	register(contract.SpawnAgentActivity.Name, func(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+	register(contract.SpawnAgentActivity.Name, func(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if queue := activity.GetInfo(ctx).TaskQueue; !slices.Contains(r.spawnedAt, queue) {
 			r.spawnedAt = append(r.spawnedAt, queue)
 		}
 		if err := r.spawnErr[spec.ID]; err != nil {
-			return fleet.Spawned{}, err
+			return cluster.Spawned{}, err
 		}
 		r.started = append(r.started, spec.ID)
-		return fleet.Spawned{ID: spec.ID, Spawner: "here", Handle: "42", StartedAt: time.Now()}, nil
+		return cluster.Spawned{ID: spec.ID, Spawner: "here", Handle: "42", StartedAt: time.Now()}, nil
 	})
 	register(contract.TerminateAgentActivity.Name, func(_ context.Context, in contract.TerminateInput) error {
 		r.mu.Lock()
@@ -100,7 +101,7 @@ func newScalingRun(t *testing.T) *scalingRun {
 	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.ScaledSignal.Name,
 		mock.Anything).Return(
 		func(_, _, _, _ string, result any) error {
-			told := result.(fleet.ScalingResult)
+			told := result.(scaling.ScalingResult)
 			r.told = &told
 			return nil
 		}).Maybe()
@@ -132,7 +133,7 @@ func statuses(r api.ScalingRecord) map[string]api.ScaledStatus {
 	return found
 }
 
-var up = contract.ScalingInput{Decision: fleet.ScalingDecision{Change: api.ScaleUp, Current: 1},
+var up = contract.ScalingInput{Decision: cluster.ScalingDecision{Change: api.ScaleUp, Current: 1},
 	Starts: []string{"a", "b"}}
 
 func TestAgentsAreStarted(t *testing.T) {
@@ -251,7 +252,7 @@ func TestOnlySpawnersOfThePlatformStartAgents(t *testing.T) {
 func TestAgentsAreStartedAnew(t *testing.T) {
 	t.Parallel()
 	in := contract.ScalingInput{
-		Decision: fleet.ScalingDecision{Change: api.ScaleDown, Rule: api.RuleRestart, Current: 3, Reason: "ill"},
+		Decision: cluster.ScalingDecision{Change: api.ScaleDown, Rule: api.RuleRestart, Current: 3, Reason: "ill"},
 		Stops:    []contract.StopAgent{{AgentID: "a", Spawner: "here"}, {AgentID: "b", Spawner: "there"}},
 	}
 	r := newScalingRun(t)
@@ -274,7 +275,7 @@ func TestAgentsAreStartedAnew(t *testing.T) {
 
 func TestAgentsAreStopped(t *testing.T) {
 	t.Parallel()
-	down := contract.ScalingInput{Decision: fleet.ScalingDecision{Change: api.ScaleDown, Current: 3, Reason: "idle"},
+	down := contract.ScalingInput{Decision: cluster.ScalingDecision{Change: api.ScaleDown, Current: 3, Reason: "idle"},
 		Stops: []contract.StopAgent{{AgentID: "a", Spawner: "here"}, {AgentID: "b", Spawner: "there"}}}
 	away := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	connected := temporal.NewNonRetryableApplicationError("the agent is still connected", contract.Refused, nil)
@@ -325,7 +326,7 @@ func TestAgentsAreStopped(t *testing.T) {
 			r.OnWorkflow(contract.DrainWorkflow, mock.Anything,
 				mock.Anything).Return(func(_ workflow.Context, in contract.DrainInput) (api.DrainRecord, error) {
 				require.Equal(t, "c:scaling-7", in.ID)
-				require.True(t, fleet.IsScalingDrain(in.ID))
+				require.True(t, scaling.IsScalingDrain(in.ID))
 				require.Equal(t, 2, in.MaxParallel)
 				record := api.DrainRecord{ID: in.ID}
 				for _, agent := range in.Agents {

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/statesync"
 )
 
 const (
@@ -54,7 +54,7 @@ type stateSync struct {
 	report  api.SyncReport
 	members contract.SyncMembersResult
 	hubs    []string
-	want    []fleet.HeldLine
+	want    []statesync.HeldLine
 	// cut: there are more lines than want has.
 	cut bool
 }
@@ -117,7 +117,7 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		func(string) contract.ReadStatesInput {
 			return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
 		})
-	var held []fleet.HeldLine
+	var held []statesync.HeldLine
 	for i, hub := range s.hubs {
 		result := results[i]
 		if result == nil {
@@ -128,9 +128,9 @@ func (s *stateSync) read(ctx workflow.Context) error {
 			s.note(hub, agent)
 		}
 	}
-	s.want = fleet.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
-	s.report.State = api.SummaryOf(fleet.LinesOf(s.want))
-	bounded := fleet.BoundHeld(s.want, s.members.Leader)
+	s.want = statesync.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
+	s.report.State = api.SummaryOf(statesync.LinesOf(s.want))
+	bounded := statesync.BoundHeld(s.want, s.members.Leader)
 	s.want, s.cut = bounded, len(bounded) < len(s.want)
 	return nil
 }
@@ -184,7 +184,7 @@ type lacks map[string]*contract.CompareStatesResult
 
 func (s *stateSync) compare(ctx workflow.Context) lacks {
 	found := lacks{}
-	want := fleet.LinesOf(s.want)
+	want := statesync.LinesOf(s.want)
 	results := onHubs(ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ",
 		func(string) contract.CompareStatesInput {
 			return contract.CompareStatesInput{Cluster: s.in.Cluster, Want: want}
@@ -217,7 +217,7 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 		}
 	}
 	moved := s.forget(ctx, l)
-	for _, part := range fleet.ChunkState(s.want, missing) {
+	for _, part := range statesync.ChunkState(s.want, missing) {
 		if full(ctx) {
 			break
 		}
@@ -236,7 +236,7 @@ func full(ctx workflow.Context) bool {
 }
 
 // fetch reads a part of the entries from members that have them.
-func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]api.StateEntry, bool) {
+func (s *stateSync) fetch(ctx workflow.Context, part statesync.StatePart) ([]api.StateEntry, bool) {
 	holder := s.member(part.Holder)
 	if holder == nil || holder.Hub == "" {
 		return nil, false

@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -58,7 +58,7 @@ func newSync(t *testing.T, agents ...string) *syncRun {
 		r.compared++
 		for _, m := range r.members {
 			if table := r.tables[m.AgentID]; table != nil && !r.silent[m.AgentID] {
-				if d := fleet.DiffState(in.Want, table.Manifest()); len(d.Missing)+len(d.Extra) > 0 {
+				if d := statesync.DiffState(in.Want, table.Manifest()); len(d.Missing)+len(d.Extra) > 0 {
 					result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: m.AgentID, Behind: d.Behind()})
 					result.Missing, result.Extra = append(result.Missing, d.Missing...), append(result.Extra,
 						d.Extra...)
@@ -101,7 +101,7 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 	if r.reads != nil {
 		r.reads()
 	}
-	var manifests []fleet.AgentManifest
+	var manifests []statesync.AgentManifest
 	for _, m := range r.members {
 		table := r.tables[m.AgentID]
 		if table == nil {
@@ -112,10 +112,10 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 		result.Agents = append(result.Agents, contract.AgentState{AgentID: m.AgentID, State: &summary,
 			Silent: r.silent[m.AgentID]})
 		if !r.silent[m.AgentID] {
-			manifests = append(manifests, fleet.AgentManifest{AgentID: m.AgentID, Lines: table.Manifest()})
+			manifests = append(manifests, statesync.AgentManifest{AgentID: m.AgentID, Lines: table.Manifest()})
 		}
 	}
-	result.Merged = fleet.MergeManifests(manifests, func(string) bool { return true })
+	result.Merged = statesync.MergeManifests(manifests, func(string) bool { return true })
 	return result, nil
 }
 
@@ -184,8 +184,8 @@ func TestAStateSyncEndsBeforeItsHistoryIsFull(t *testing.T) {
 func TestAStateSyncOfManyLinesFitsIntoMessages(t *testing.T) {
 	t.Parallel()
 	r := newSync(t, "lead", "b", "c")
-	line := func(holder string, n int) fleet.HeldLine {
-		return fleet.HeldLine{Holder: holder, StateLine: api.StateLine{Digest: "00112233", Size: 3,
+	line := func(holder string, n int) statesync.HeldLine {
+		return statesync.HeldLine{Holder: holder, StateLine: api.StateLine{Digest: "00112233", Size: 3,
 			StateRef:     api.StateRef{Section: api.StateConfiguration, Key: fmt.Sprintf("%s%0250d", holder, n)},
 			StateVersion: api.StateVersion{Number: 1}}}
 	}

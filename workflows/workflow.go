@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // directTimeout bounds one call to a hub or a worker.
@@ -67,15 +67,15 @@ func IsType(err error, kind string) bool {
 }
 
 // announce publishes events of a cluster from another workflow. Losing an event changes nothing.
-func announce(ctx workflow.Context, cluster string, events ...fleet.Event) {
+func announce(ctx workflow.Context, clusterName string, events ...cluster.Event) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	for i := range events {
 		events[i].Time = workflow.Now(ctx).UTC()
 	}
-	err := contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(cluster), "",
+	err := contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(clusterName), "",
 		contract.Announcement{Events: events}).Get(ctx, nil)
 	if err != nil {
-		workflow.GetLogger(ctx).Info("An event did not reach the cluster", "cluster", cluster, "error", err)
+		workflow.GetLogger(ctx).Info("An event did not reach the cluster", "cluster", clusterName, "error", err)
 	}
 }

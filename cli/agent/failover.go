@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // FailoverCommand is the group of failovers.
@@ -43,7 +43,7 @@ func failoverFlags(c *cobra.Command, q *client.FailoverQuery) {
 func printFailovers(a *app.App, records []api.FailoverRecord) error {
 	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "MOVED", "NOTICED", "RUNNING AGAIN", "CLOSED"}
 	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *api.FailoverRecord) []any {
-		return []any{r.ID, r.Status, r.Trigger, r.TargetAgentID, fleet.MovedBy(r), r.NoticedAt, after(r, r.ResumedAt),
+		return []any{r.ID, r.Status, r.Trigger, r.TargetAgentID, cluster.MovedBy(r), r.NoticedAt, after(r, r.ResumedAt),
 			after(r, r.CompletedAt)}
 	})
 }
@@ -64,7 +64,7 @@ func printFailover(a *app.App, r *api.FailoverRecord) error {
 		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
 		{"Status", r.Status}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
 		{"Evidence", evidenceText(r)}, {"Target", r.TargetAgentID},
-		{"Moved", fleet.MovedBy(r)}, {"Noticed", r.NoticedAt},
+		{"Moved", cluster.MovedBy(r)}, {"Noticed", r.NoticedAt},
 		{"Running again", after(r, r.ResumedAt)}, {"Closed", after(r, r.CompletedAt)},
 	})
 	if err != nil {

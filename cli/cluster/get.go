@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 func printCluster(a *app.App, k *api.Cluster) error {
@@ -20,7 +20,7 @@ func printCluster(a *app.App, k *api.Cluster) error {
 	}
 	for _, b := range k.BrakeHolds {
 		add("Brake holds", fmt.Sprintf("since %s at %s: %d agents lost; their failovers wait until they are back, or: "+
-			"mainstay cluster release-brake %s", a.Ago(&b.Since), fleet.BrakeHold{Hub: b.Hub}.Where(), b.Lost, k.Name))
+			"mainstay cluster release-brake %s", a.Ago(&b.Since), cluster.BrakeHold{Hub: b.Hub}.Where(), b.Lost, k.Name))
 	}
 	add("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount,
 		k.MinAgents, k.DesiredAgents, k.MaxAgents))

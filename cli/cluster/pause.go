@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 const laneUsage = "only this lane: default, cap/<capability>+<capability>, " +
@@ -65,7 +65,7 @@ func lanesCommand(
 		Use: word + " NAME", Short: short, Example: example[1:], Args: app.Exactly("a cluster's name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.Cluster, error) {
 		if request.Lane != "" {
-			lane, err := fleet.ParseLane(request.Lane)
+			lane, err := task.ParseLane(request.Lane)
 			if err != nil {
 				return nil, app.UsageError("--lane %w", err)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // eventText tells an event in a line for people: whom it is about, where, and why.
@@ -50,7 +50,7 @@ func eventText(e *api.CloudEvent) string {
 			add("every lane")
 		}
 	case "brake":
-		add("%s", fleet.BrakeHold{Hub: d.Hub}.Where())
+		add("%s", cluster.BrakeHold{Hub: d.Hub}.Where())
 		if d.Count > 0 {
 			add(", %d agents vanished", d.Count)
 		}

@@ -16,8 +16,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -26,7 +27,7 @@ import (
 type Handlers struct{ *rest.Core }
 
 // agentOf joins a member with its roles and its live facts.
-func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
+func agentOf(c *cluster.Cluster, m *cluster.Member, live store.Live) api.Agent {
 	status, since, reason := live.Status(m)
 	a := api.Agent{
 		ID:           m.AgentID,
@@ -165,7 +166,7 @@ func (h *Handlers) forget(ctx context.Context, in *rest.ByID) (done rest.None, e
 // declareDead takes a person's proof that an agent has ended.
 func (h *Handlers) declareDead(ctx context.Context, in *rest.To[api.DeadRequest]) (api.Agent, error) {
 	by := access.From(ctx)
-	return change(ctx, h, in.ID, "take a proof of death", contract.DeadUpdate, fleet.DeathProof{AgentID: in.ID,
+	return change(ctx, h, in.ID, "take a proof of death", contract.DeadUpdate, cluster.DeathProof{AgentID: in.ID,
 		Instance: in.Body.InstanceID, By: cmp.Or(by.Name, "an operator"), Proof: in.Body.Proof})
 }
 
@@ -242,7 +243,7 @@ func (in *listInput) wants(a *api.Agent) bool {
 
 // discover lists the agents of a cluster that fit.
 func (h *Handlers) discover(
-	ctx context.Context, c *fleet.Cluster, live store.Live, in *listInput,
+	ctx context.Context, c *cluster.Cluster, live store.Live, in *listInput,
 ) ([]api.Agent, error) {
 	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
 		return nil, rest.Invalid("query.metadata", errors.New("must be like name=value"))
@@ -260,7 +261,7 @@ func (h *Handlers) discover(
 }
 
 // addTasks asks hubs what the agents run. What a hub does not tell stays absent.
-func (h *Handlers) addTasks(ctx context.Context, c *fleet.Cluster, only string, agents []api.Agent) {
+func (h *Handlers) addTasks(ctx context.Context, c *cluster.Cluster, only string, agents []api.Agent) {
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, only, "tasks", contract.ReadTasksID,
 		contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only})
 	if err != nil {
@@ -322,7 +323,7 @@ func (h *Handlers) clusterHealth(ctx context.Context, in *rest.ByID) (health api
 
 // healths asks the hubs of a cluster's members, or that of one member, how well they do.
 func (h *Handlers) healths(
-	ctx context.Context, c *fleet.Cluster, live store.Live, only string,
+	ctx context.Context, c *cluster.Cluster, live store.Live, only string,
 ) ([]api.AgentHealth, error) {
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadHealthActivity, c, only, "health", contract.ReadHealthID,
 		contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
@@ -344,7 +345,7 @@ func (h *Handlers) healths(
 }
 
 // healthOf joins what the cluster knows of a member with what its hub says.
-func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) api.AgentHealth {
+func healthOf(c *cluster.Cluster, m *cluster.Member, byHub map[string]contract.ReadHealthResult) api.AgentHealth {
 	a := api.AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name}
 	rated, known := byHub[m.Hub].Agents[m.AgentID]
 	switch {
@@ -364,7 +365,7 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 }
 
 // takeMetrics puts in what the agent's hub publishes of it.
-func takeMetrics(a *api.AgentHealth, now *fleet.LiveAgent) {
+func takeMetrics(a *api.AgentHealth, now *healing.LiveAgent) {
 	a.LastHeartbeat = &now.LastHeartbeat
 	a.Metrics = &api.HealthMetrics{CPUPercent: now.CPUPercent, MemoryPercent: now.MemoryPercent, TaskCount: now.Running}
 	if now.Processed > 0 {

@@ -7,13 +7,13 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
-func loadReduction(r *fleet.LoadReduction) *api.LoadReduction {
+func loadReduction(r *cluster.LoadReduction) *api.LoadReduction {
 	if r == nil {
 		return nil
 	}
@@ -35,8 +35,8 @@ func (h *Handlers) reduceLoad(ctx context.Context, in *rest.To[*api.ReduceLoadRe
 		request.UntilHealthy, request.Reason = b.UntilHealthy, b.Reason
 		if b.For != "" {
 			d, err := api.ParseDuration(b.For)
-			if err == nil && (d < time.Second || d > fleet.MaxReduceFor) {
-				err = fmt.Errorf("must be between 1s and %s", api.Duration(fleet.MaxReduceFor))
+			if err == nil && (d < time.Second || d > cluster.MaxReduceFor) {
+				err = fmt.Errorf("must be between 1s and %s", api.Duration(cluster.MaxReduceFor))
 			}
 			if err != nil {
 				return api.Agent{}, rest.Invalid("body.for", err)

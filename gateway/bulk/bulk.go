@@ -17,9 +17,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
@@ -312,7 +312,7 @@ func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
 		filter.SubmittedBefore = *r.Filter.SubmittedBefore
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(r.Filter.IDs)))
-	bulk := fleet.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
+	bulk := task.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
 		Priority: r.Priority, Reason: r.Reason}
 	if err := bulk.Validate(); err != nil {
 		if field, ok := errors.AsType[*api.FieldError](err); ok {

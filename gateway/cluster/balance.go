@@ -11,8 +11,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -62,26 +63,26 @@ func (h *Handlers) rebalance(
 
 // spreadTasks adds moves of tasks to a rebalance, and has the hubs carry them out. What a hub does not move any more is
 // left out.
-func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answer *api.Rebalance) error {
-	view, err := h.View(ctx, cluster)
+func (h *Handlers) spreadTasks(ctx context.Context, clusterName, reason string, answer *api.Rebalance) error {
+	view, err := h.View(ctx, clusterName)
 	if err != nil {
 		return err
 	}
 	c := &view.Cluster
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, "", "tasks", contract.ReadTasksID,
-		contract.ReadTasksInput{Cluster: cluster})
+		contract.ReadTasksInput{Cluster: clusterName})
 	if err != nil {
 		return err
 	}
-	var holders []*fleet.TaskHolder
+	var holders []*cluster.TaskHolder
 	for i := range c.Members {
 		m := &c.Members[i]
 		if held, known := byHub[m.Hub].Agents[m.AgentID]; known && m.Serving() {
-			holders = append(holders, &fleet.TaskHolder{Member: m, Slots: c.EffectiveSlots(m), Tasks: held})
+			holders = append(holders, &cluster.TaskHolder{Member: m, Slots: c.EffectiveSlots(m), Tasks: held})
 		}
 	}
 	planned := len(answer.Moves)
-	fleet.SpreadTasks(answer, holders)
+	cluster.SpreadTasks(answer, holders)
 	if answer.DryRun || len(answer.Moves) == planned {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answ
 			contract.EvacuateInput{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch, Moves: byAgent[m.AgentID],
 				Reason: "rebalance: " + cmp.Or(reason, "others are less busy")})
 	})
-	made, unmoved := map[fleet.HeldAttempt]bool{}, map[string]string{}
+	made, unmoved := map[cluster.HeldAttempt]bool{}, map[string]string{}
 	for i, agent := range agents {
 		switch {
 		case errs[i] != nil:
@@ -111,7 +112,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answ
 			made[a] = true
 		}
 	}
-	if fleet.KeepMadeMoves(answer, made, unmoved); len(answer.Moves) > 0 {
+	if cluster.KeepMadeMoves(answer, made, unmoved); len(answer.Moves) > 0 {
 		return nil // what was made is told
 	}
 	return cmp.Or(errs...)
@@ -122,7 +123,7 @@ func (h *Handlers) changeTargets(
 ) (page rest.Page[api.Target], err error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	var check fleet.Cluster
+	var check cluster.Cluster
 	if _, err := check.Targets.Change(in.Body.Add, nil); err != nil {
 		return page, rest.Invalid("body.add", err)
 	}
@@ -134,12 +135,12 @@ func (h *Handlers) changeTargets(
 	return targetPage(&view.Cluster, rest.PageInput{PageSize: api.MaxTargets})
 }
 
-func targetPage(c *fleet.Cluster, in rest.PageInput) (rest.Page[api.Target], error) {
+func targetPage(c *cluster.Cluster, in rest.PageInput) (rest.Page[api.Target], error) {
 	targets := make([]api.Target, len(c.Targets))
 	for i, t := range c.Targets {
 		targets[i] = api.Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
 		if c.Config.ReplicationMode == api.Sharded {
-			shard := fleet.ShardOf(t.ID, c.Config.Shards)
+			shard := task.ShardOf(t.ID, c.Config.Shards)
 			targets[i].Shard = &shard
 		}
 	}

@@ -10,9 +10,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -153,7 +153,7 @@ func Full(view *contract.ClusterView) api.Cluster {
 }
 
 // shardOwners lists the owners of a sharded cluster's shards.
-func shardOwners(c *fleet.Cluster) []api.ShardOwner {
+func shardOwners(c *cluster.Cluster) []api.ShardOwner {
 	if c.Config.ReplicationMode != api.Sharded {
 		return nil
 	}

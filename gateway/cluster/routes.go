@@ -15,9 +15,10 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -119,7 +120,7 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[api.ClusterConfig])
 		return nil, httpapi.Problem(protocol.CodeClusterExists,
 			"there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
 	}
-	made := contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: time.Now()}
+	made := contract.ClusterView{Cluster: cluster.Cluster{Config: config}, CreatedAt: time.Now()}
 	return tagged(clusterOf(&made), h.Answer(err, "create a cluster", protocol.CodeInternal))
 }
 
@@ -248,7 +249,7 @@ func (h *Handlers) pauses(
 	return func(ctx context.Context, in *rest.To[*api.PauseRequest]) (*clusterOutput, error) {
 		body := rest.Given(in.Body)
 		if body.Lane != "" {
-			lane, err := fleet.ParseLane(body.Lane)
+			lane, err := task.ParseLane(body.Lane)
 			if err != nil {
 				return nil, rest.Invalid("body.lane", err)
 			}
@@ -261,7 +262,7 @@ func (h *Handlers) pauses(
 }
 
 // pausesOf are a cluster's own pause, if any, and those of its lanes.
-func pausesOf(c *fleet.Cluster) (own *api.Pause, lanes []api.PausedLane) {
+func pausesOf(c *cluster.Cluster) (own *api.Pause, lanes []api.PausedLane) {
 	for i := range c.Pauses {
 		p := api.Pause{Since: c.Pauses[i].Since.UTC(), Reason: c.Pauses[i].Reason}
 		if c.Pauses[i].Lane == "" {

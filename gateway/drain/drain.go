@@ -11,9 +11,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -71,7 +71,7 @@ func (h *Handlers) drainAgents(ctx context.Context, in *rest.To[api.DrainAgentsR
 }
 
 // start starts a Drain workflow, and waits for the end of a dry run.
-func (h *Handlers) start(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*drainOutput, error) {
+func (h *Handlers) start(ctx context.Context, c *cluster.Cluster, r *api.DrainAgentsRequest) (*drainOutput, error) {
 	timeout := api.Duration(api.DefaultDrainTimeout)
 	if r.Deadline != "" {
 		d, err := api.ParseDuration(r.Deadline)

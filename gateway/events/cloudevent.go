@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // told is an event on its way to listeners.
@@ -17,7 +17,7 @@ type told struct {
 	id   string
 	run  string // of a task's workflow, where visibility told it
 	json []byte // as a CloudEvent, once it is published
-	fleet.Event
+	cluster.Event
 }
 
 func (t *told) cloudEvent(s seal) api.CloudEvent {
@@ -41,7 +41,7 @@ func (t *told) encode(s seal) {
 }
 
 // subjectOf is what an event is about.
-func subjectOf(e *fleet.Event) string {
+func subjectOf(e *cluster.Event) string {
 	what, _, _ := strings.Cut(strings.TrimPrefix(string(e.Type), api.EventPrefix), ".")
 	switch {
 	case what == "run", what == "step":
@@ -102,7 +102,7 @@ func ofHub(hub string, read *contract.ReadEventsResult, ask contract.ReadEventsI
 		case e.Type == api.EventTaskCompleted:
 			id = taskEventID(e.TaskID, api.TaskCompleted)
 		case e.Type == api.EventTaskRunning && e.Attempt == 1 && e.QueuedAt != nil:
-			queued := fleet.Event{Type: api.EventTaskQueued, Time: *e.QueuedAt, EventData: api.EventData{
+			queued := cluster.Event{Type: api.EventTaskQueued, Time: *e.QueuedAt, EventData: api.EventData{
 				Cluster: e.Cluster, Tenant: e.Tenant, TaskID: e.TaskID, TaskType: e.TaskType}}
 			list = append(list, told{id: taskEventID(e.TaskID, api.TaskQueued), Event: queued})
 		}
@@ -112,7 +112,7 @@ func ofHub(hub string, read *contract.ReadEventsResult, ask contract.ReadEventsI
 }
 
 // before is the time of the first of some events: what is missing came before it.
-func before(events []fleet.Event) time.Time {
+func before(events []cluster.Event) time.Time {
 	if len(events) == 0 {
 		return time.Now()
 	}
@@ -123,11 +123,12 @@ func before(events []fleet.Event) time.Time {
 func taskEventID(task string, status api.TaskStatus) string { return task + "." + string(status) }
 
 // gap says that events may be missing.
-func gap(now time.Time, cluster, reason string, count int64) told {
-	e := fleet.Event{Type: api.EventGap, Time: now.UTC(), EventData: api.EventData{Cluster: cluster, Reason: reason,
-		Count: int(count)}}
+func gap(now time.Time, clusterName, reason string, count int64) told {
+	e := cluster.Event{Type: api.EventGap, Time: now.UTC(), EventData: api.EventData{Cluster: clusterName,
+		Reason: reason,
+		Count:  int(count)}}
 	which := fnv.New32a()
-	_, _ = which.Write([]byte(cluster + "\x00" + reason))
+	_, _ = which.Write([]byte(clusterName + "\x00" + reason))
 	return told{id: "gap." + strconv.FormatInt(now.UnixNano(), 36) +
 		"." + strconv.FormatUint(uint64(which.Sum32()), 36), Event: e}
 }

@@ -15,15 +15,15 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 func TestEventFilter(t *testing.T) {
 	t.Parallel()
 	data := api.EventData{Cluster: "c", AgentID: "a-1", PreviousAgentID: "a-0", TaskID: "t-1", TaskType: "model",
 		Tenant: "film"}
-	running := fleet.Event{Type: api.EventTaskRunning, EventData: data}
-	lost := fleet.Event{Type: api.EventAgentLost, EventData: api.EventData{Cluster: "c", AgentID: "a-1"}}
+	running := cluster.Event{Type: api.EventTaskRunning, EventData: data}
+	lost := cluster.Event{Type: api.EventAgentLost, EventData: api.EventData{Cluster: "c", AgentID: "a-1"}}
 	calls := eventFilter{types: []string{"task.queued@model"}}
 	for end, isCall := range map[api.AttemptOutcome]bool{api.AttemptFailed: true, api.AttemptReturned: false,
 		"": false} {
@@ -31,8 +31,8 @@ func TestEventFilter(t *testing.T) {
 		queued.Type, queued.AttemptEnd = api.EventTaskQueued, end
 		require.Equal(t, isCall, calls.allows(&queued), "%q", end)
 	}
-	missing := fleet.Event{Type: api.EventGap}
-	elsewhere := fleet.Event{Type: api.EventGap, EventData: api.EventData{Cluster: "other"}}
+	missing := cluster.Event{Type: api.EventGap}
+	elsewhere := cluster.Event{Type: api.EventGap, EventData: api.EventData{Cluster: "other"}}
 	for _, c := range []struct {
 		filter eventFilter
 		want   string // of running, lost, missing, elsewhere
@@ -57,7 +57,7 @@ func TestEventFilter(t *testing.T) {
 		{eventFilter{tenant: "film", clusters: []string{"none"}}, "0011"}, // as for a cluster of others
 	} {
 		got := ""
-		for _, e := range []fleet.Event{running, lost, missing, elsewhere} {
+		for _, e := range []cluster.Event{running, lost, missing, elsewhere} {
 			if c.filter.allows(&e) {
 				got += "1"
 			} else {
@@ -168,7 +168,7 @@ func FuzzParsePosition(f *testing.F) {
 func someEvents(from, n int) []told {
 	events := make([]told, n)
 	for i := range events {
-		events[i] = told{id: fmt.Sprint(from + i), Event: fleet.Event{Type: api.EventAgentJoined,
+		events[i] = told{id: fmt.Sprint(from + i), Event: cluster.Event{Type: api.EventAgentJoined,
 			EventData: api.EventData{Count: from + i}}}
 	}
 	return events
@@ -209,7 +209,7 @@ func TestListenerIsNotWokenForOthersEvents(t *testing.T) {
 func TestCloudEvent(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for want, e := range map[string]fleet.Event{
+	for want, e := range map[string]cluster.Event{
 		"agents/a-1": {Type: api.EventAgentLost, EventData: api.EventData{AgentID: "a-1", ID: "x"}},
 		"tasks/t-1": {Type: api.EventTaskRunning,
 			EventData: api.EventData{TaskID: "t-1", AgentID: "a-1"}},
@@ -227,7 +227,7 @@ func TestCloudEvent(t *testing.T) {
 	} {
 		require.Equal(t, strings.TrimSuffix(want, " (leader)"), subjectOf(&e), e.Type)
 	}
-	list := ofCluster("c", &contract.ClusterEvents{CreatedAt: at, Seq: 3, Events: []fleet.Event{
+	list := ofCluster("c", &contract.ClusterEvents{CreatedAt: at, Seq: 3, Events: []cluster.Event{
 		{Seq: 3, Type: api.EventAgentLost, Time: at, EventData: api.EventData{Cluster: "c",
 			AgentID: "a-1"}}}}, contract.EventsSince{})
 	list[0].encode(seal{})
@@ -246,7 +246,7 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(attempt int) []told {
 		return ofHub("h", &contract.ReadEventsResult{Process: "p", Seq: 5,
-			Events: []fleet.Event{{Seq: 5, Type: api.EventTaskRunning, Time: at.Add(time.Second),
+			Events: []cluster.Event{{Seq: 5, Type: api.EventTaskRunning, Time: at.Add(time.Second),
 				EventData: api.EventData{
 					Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}},
 			contract.ReadEventsInput{})
@@ -254,7 +254,7 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 	first := run(1)
 	require.Len(t, first, 2)
 	require.Equal(t, "t-1.queued", first[0].id, "as visibility calls it")
-	require.Equal(t, fleet.Event{Type: api.EventTaskQueued, Time: at,
+	require.Equal(t, cluster.Event{Type: api.EventTaskQueued, Time: at,
 		EventData: api.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
 	require.Equal(t, "h.p.5", first[1].id)
 	require.Len(t, run(2), 1)

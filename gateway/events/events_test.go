@@ -34,9 +34,9 @@ import (
 	"mainstay.dev/mainstay/api"
 	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -59,13 +59,13 @@ type fakeFleet struct {
 
 type fakeCluster struct {
 	created time.Time
-	log     fleet.EventLog
+	log     cluster.EventLog
 	length  int64
 }
 
 type fakeEventHub struct {
 	process string
-	log     fleet.EventLog
+	log     cluster.EventLog
 	hints   int64
 	changed map[string]int64
 	wake    chan struct{}
@@ -113,22 +113,22 @@ func (f *fakeFleet) hub(id, process string) {
 }
 
 // decides has a cluster keep an event; unless hub is empty, that hub knows of it.
-func (f *fakeFleet) decides(cluster, hub string, kind api.EventType, agent string) {
+func (f *fakeFleet) decides(clusterName, hub string, kind api.EventType, agent string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := f.clusters[cluster]
+	c := f.clusters[clusterName]
 	c.length++
-	c.log.Add(fleet.Event{Type: kind, Time: time.Now(), EventData: api.EventData{Cluster: cluster, AgentID: agent}},
+	c.log.Add(cluster.Event{Type: kind, Time: time.Now(), EventData: api.EventData{Cluster: clusterName, AgentID: agent}},
 		8)
 	if h := f.hubs[hub]; h != nil {
 		h.hints++
-		h.changed[cluster] = h.hints
+		h.changed[clusterName] = h.hints
 		h.signal()
 	}
 }
 
 // sees has a hub note an event.
-func (f *fakeFleet) sees(hub string, e fleet.Event) {
+func (f *fakeFleet) sees(hub string, e cluster.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.Time = time.Now()
@@ -505,8 +505,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func running(task string) fleet.Event {
-	return fleet.Event{Type: api.EventTaskRunning, EventData: api.EventData{Cluster: "c", TaskID: task,
+func running(task string) cluster.Event {
+	return cluster.Event{Type: api.EventTaskRunning, EventData: api.EventData{Cluster: "c", TaskID: task,
 		AgentID: "a-1", Attempt: 2}}
 }
 
@@ -1007,7 +1007,7 @@ func TestRunsAndStepsAreTold(t *testing.T) {
 		pass(2 * time.Second)
 		require.Equal(t, []string{"run.started runs/r-1"}, l.told())
 
-		done := fleet.Event{Type: api.EventTaskCompleted, EventData: api.EventData{Cluster: "c", TaskID: "r-1~a"}}
+		done := cluster.Event{Type: api.EventTaskCompleted, EventData: api.EventData{Cluster: "c", TaskID: "r-1~a"}}
 		f.sees("hub-1", done)
 		f.mu.Lock()
 		ended := time.Now()

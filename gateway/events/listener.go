@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -91,7 +91,7 @@ type eventFilter struct {
 
 // allows reports whether the listener gets an event. A gap concerns everybody whose events may be in it, and a tenant
 // in any case: otherwise a filter would tell it which clusters of others there are.
-func (f *eventFilter) allows(e *fleet.Event) bool {
+func (f *eventFilter) allows(e *cluster.Event) bool {
 	elsewhere := len(f.clusters) > 0 && !slices.Contains(f.clusters, e.Cluster)
 	if e.Type == api.EventGap {
 		return !elsewhere || e.Cluster == "" || f.tenant != ""
@@ -113,7 +113,7 @@ func (f *eventFilter) allows(e *fleet.Event) bool {
 }
 
 // endsAttempt reports whether an event tells the end of an attempt that an agent had.
-func endsAttempt(e *fleet.Event) bool {
+func endsAttempt(e *cluster.Event) bool {
 	return e.Type == api.EventTaskCompleted || e.AttemptEnd != "" && e.AttemptEnd != api.AttemptReturned
 }
 

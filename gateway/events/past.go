@@ -10,8 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -215,7 +215,7 @@ func (f *Feed) pageOfMarks(
 				continue
 			}
 			found[i] = append(found[i], told{id: markEventID(tasks[i].ID, status, m.At),
-				Event: fleet.Event{Type: api.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
+				Event: cluster.Event{Type: api.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
 		}
 	})
 	return slices.Concat(found...), len(tasks), next, errors.Join(errs...)

@@ -12,8 +12,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
@@ -54,7 +54,7 @@ func changesOfRun(info *workflowpb.WorkflowExecutionInfo, since time.Time) (chan
 
 // ofRun is the event that a run reached a status.
 func ofRun(run *api.RunEntry, status api.RunStatus, at time.Time) told {
-	return told{id: "run." + run.ID + "." + string(status), Event: fleet.Event{
+	return told{id: "run." + run.ID + "." + string(status), Event: cluster.Event{
 		Type: api.RunEvent(string(status)), Time: at.UTC(), EventData: api.EventData{Cluster: run.Cluster,
 			Tenant: run.Tenant, ID: run.ID, Job: run.Job}}}
 }
@@ -191,7 +191,7 @@ func changesInRun(run *api.Run, since time.Time) (changes []told) {
 		task := job.TaskID(run.ID, key)
 		changes = append(changes, told{
 			id: "step." + task + "." + string(w.Status) + "." + strconv.FormatInt(at.UnixMilli(), 36),
-			Event: fleet.Event{Type: api.StepEvent(string(w.Status)), Time: at.UTC(), EventData: api.EventData{
+			Event: cluster.Event{Type: api.StepEvent(string(w.Status)), Time: at.UTC(), EventData: api.EventData{
 				Cluster: run.Cluster, Tenant: run.Tenant, ID: run.ID, Job: run.Job, TaskID: task, Reason: w.Why}}})
 	}
 	for i := range run.Steps {

@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
@@ -240,7 +240,7 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	var changes []told
 	add := func(id string, reached api.TaskStatus, at time.Time, data api.EventData) {
 		if !at.Before(since) {
-			changes = append(changes, told{id: id, run: task.RunID, Event: fleet.Event{Type: api.TaskEvent(reached),
+			changes = append(changes, told{id: id, run: task.RunID, Event: cluster.Event{Type: api.TaskEvent(reached),
 				Time: at.UTC(), EventData: data}})
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -84,7 +84,7 @@ func (h *Handlers) start(
 }
 
 // checkFailed refuses an agent whose work a failover would not move.
-func checkFailed(m *fleet.Member) error {
+func checkFailed(m *cluster.Member) error {
 	since := " since " + m.StatusSince.UTC().Format(time.RFC3339)
 	switch {
 	case m.Serving():
@@ -100,11 +100,11 @@ func checkFailed(m *fleet.Member) error {
 }
 
 // checkUnderWay refuses a failover while another of the same session is under way.
-func (h *Handlers) checkUnderWay(ctx context.Context, cluster string, m *fleet.Member) error {
+func (h *Handlers) checkUnderWay(ctx context.Context, clusterName string, m *cluster.Member) error {
 	if m.Failovers == 0 {
 		return nil
 	}
-	id := contract.NextFailoverID(cluster, m, m.Failovers-1)
+	id := contract.NextFailoverID(clusterName, m, m.Failovers-1)
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	record, err := h.failovers().Get(ctx, contract.FailoverWorkflowID(id))
@@ -137,7 +137,7 @@ func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent s
 
 // checkTarget refuses a choice where there is none to make, and a target that cannot take over, or can run none of the
 // work. The cluster decides again when it takes the signal.
-func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []api.HeldTask) error {
+func checkTarget(c *cluster.Cluster, request *contract.ManualFailover, work []api.HeldTask) error {
 	if request.TargetAgentID != "" || len(request.RequiredCapabilities) > 0 || len(request.Affinity) > 0 {
 		const remedy = "; leave target_agent_id, required_capabilities and affinity out"
 		switch mode := c.Config.ReplicationMode; {

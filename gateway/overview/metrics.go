@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 const (
@@ -192,18 +192,18 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // collectScaling tells of one direction of a cluster's scaling; nothing of a cluster that has never had it on.
-func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, cluster string, change api.ScaleChange,
-	ends fleet.ScalingEnds, blocked *api.ScalingBlocked,
+func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, clusterName string, change api.ScaleChange,
+	ends cluster.ScalingEnds, blocked *api.ScalingBlocked,
 ) {
 	for outcome, n := range map[string]int64{"succeeded": ends.Succeeded, "failed": ends.Failed} {
-		metrics <- prometheus.MustNewConstMetric(m.scalings, prometheus.CounterValue, float64(n), cluster,
+		metrics <- prometheus.MustNewConstMetric(m.scalings, prometheus.CounterValue, float64(n), clusterName,
 			string(change), outcome)
 	}
 	is := 0.0
 	if blocked != nil {
 		is = 1
 	}
-	metrics <- prometheus.MustNewConstMetric(m.scalingBlocked, prometheus.GaugeValue, is, cluster, string(change))
+	metrics <- prometheus.MustNewConstMetric(m.scalingBlocked, prometheus.GaugeValue, is, clusterName, string(change))
 }
 
 type gaugeFunc func(desc *prometheus.Desc, value float64, labels ...string)
@@ -246,7 +246,7 @@ type agentStanding struct {
 }
 
 // add tells of a cluster's members by status, and gathers them by id.
-func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, reading *fleetReading) {
+func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *cluster.Cluster, reading *fleetReading) {
 	byStatus, lost, leases := map[api.AgentStatus]int{}, 0, map[string]int{}
 	for _, p := range partitionsOf(c) {
 		leases[p.leader]++
@@ -295,7 +295,7 @@ type partition struct {
 }
 
 // partitionsOf are the shards of a sharded cluster, or the leadership of an active_passive one.
-func partitionsOf(c *fleet.Cluster) []partition {
+func partitionsOf(c *cluster.Cluster) []partition {
 	switch c.Config.ReplicationMode {
 	case api.ActivePassive:
 		return []partition{{leaderPartition, c.Leader, c.LeaderEpoch, c.Handovers}}

@@ -15,8 +15,9 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -447,20 +448,20 @@ func (b *overviewBuilder) selfCare(views []contract.ClusterView, live store.Live
 	for i := range b.Lanes {
 		byCluster[b.Lanes[i].Cluster] = append(byCluster[b.Lanes[i].Cluster], &b.Lanes[i])
 	}
-	facts := make([]fleet.ClusterFacts, len(views))
+	facts := make([]healing.ClusterFacts, len(views))
 	ruled := 0
 	for i := range views {
 		c := &views[i].Cluster
-		facts[i] = fleet.ClusterFacts{Cluster: *c, CreatedAt: views[i].CreatedAt}
+		facts[i] = healing.ClusterFacts{Cluster: *c, CreatedAt: views[i].CreatedAt}
 		if !c.Config.Scaling.On() {
 			continue
 		}
 		if c.Config.Scaling.Mode == api.ScalingAuto {
 			ruled++
 		}
-		backlog, oldest := fleet.ScalingFacts{Agents: live.Activities(c)}, api.Duration(0)
+		backlog, oldest := scaling.ScalingFacts{Agents: live.Activities(c)}, api.Duration(0)
 		counts := map[string]bool{}
-		for _, lane := range fleet.ScalingLanes(c) {
+		for _, lane := range scaling.ScalingLanes(c) {
 			counts[lane] = true
 		}
 		for _, lane := range byCluster[c.Config.Name] {

@@ -12,8 +12,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -70,7 +71,7 @@ func (h *Handlers) load(ctx context.Context, in *rest.ByID) (load api.ClusterLoa
 	for i := range c.Members {
 		m := &c.Members[i]
 		a := api.AgentLoad{AgentID: m.AgentID, Slots: c.EffectiveSlots(m),
-			QueueLength:  depths[fleet.AgentLane(m.AgentID)],
+			QueueLength:  depths[task.AgentLane(m.AgentID)],
 			Capabilities: append([]string{}, m.Capabilities...)}
 		a.Status, _, _ = live.Status(m)
 		if n, known := running[m.AgentID]; known && a.Slots > 0 {
@@ -134,7 +135,7 @@ func (h *Handlers) Lanes(
 	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, in rest.PageInput,
 ) (rest.Page[api.Lane], error) {
 	var lanes []api.Lane
-	clusters := make(map[string]*fleet.Cluster, len(views))
+	clusters := make(map[string]*cluster.Cluster, len(views))
 	for i := range views {
 		c := &views[i].Cluster
 		clusters[c.Config.Name] = c
@@ -157,7 +158,7 @@ func (h *Handlers) Lanes(
 
 // fillLanes puts in what waits in each lane and who serves it.
 func (h *Handlers) fillLanes(
-	ctx context.Context, lanes []api.Lane, clusters map[string]*fleet.Cluster, live store.Live,
+	ctx context.Context, lanes []api.Lane, clusters map[string]*cluster.Cluster, live store.Live,
 ) error {
 	errs := make([]error, len(lanes))
 	parallel.Each(len(lanes), rest.FanOut, func(i int) {
@@ -202,11 +203,11 @@ func (h *Handlers) leaveOutEnded(ctx context.Context, l *api.Lane) {
 // laneKey sorts lanes by cluster, then: the default one, capabilities, shards by number, agents.
 func laneKey(l *api.Lane) string {
 	kind := "1" + l.Lane
-	if shard, ok := fleet.ShardOfLane(l.Lane); ok {
+	if shard, ok := task.ShardOfLane(l.Lane); ok {
 		kind = fmt.Sprintf("2%06d", shard)
-	} else if _, ok := fleet.AgentOfLane(l.Lane); ok {
+	} else if _, ok := task.AgentOfLane(l.Lane); ok {
 		kind = "3" + l.Lane
-	} else if l.Lane == fleet.DefaultLane {
+	} else if l.Lane == task.DefaultLane {
 		kind = "0"
 	}
 	return l.Cluster + " " + kind
@@ -233,9 +234,9 @@ func backlogOf(s *taskqueuepb.TaskQueueStats) api.Backlog {
 // rate has two decimals.
 func rate(r float32) float64 { return float64(int(r*100+.5)) / 100 }
 
-func takeServers(l *api.Lane, c *fleet.Cluster, running map[string]int) {
+func takeServers(l *api.Lane, c *cluster.Cluster, running map[string]int) {
 	busy, known := 0, true
-	for _, m := range c.ServersOf(l.Lane, fleet.CapabilitiesOfLane(l.Lane)) {
+	for _, m := range c.ServersOf(l.Lane, task.CapabilitiesOfLane(l.Lane)) {
 		n, ok := running[m.AgentID]
 		l.Agents, l.Slots, busy, known = l.Agents+1, l.Slots+c.EffectiveSlots(m), busy+n, known && ok
 	}

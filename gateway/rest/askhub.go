@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -57,20 +57,20 @@ func Ask[In, Out any](
 // AskHubs puts a question about a cluster to the hubs of its connected members, or only to that of one member, side by
 // side. It answers by hub, and with the first error; a hub that does not answer in time has the zero answer.
 func AskHubs[In, Out any](
-	ctx context.Context, c *Core, activity contract.Activity[In, Out], cluster *fleet.Cluster, only, what string,
+	ctx context.Context, c *Core, activity contract.Activity[In, Out], state *cluster.Cluster, only, what string,
 	id func(cluster, nonce string) string, in In,
 ) (map[string]Out, error) {
-	hubs := cluster.Hubs()
+	hubs := state.Hubs()
 	if only != "" {
 		hubs = nil
-		if m := cluster.Member(only); m != nil && m.Connected() {
+		if m := state.Member(only); m != nil && m.Connected() {
 			hubs = []string{m.Hub}
 		}
 	}
 	answers, errs := make([]Out, len(hubs)), make([]error, len(hubs))
 	parallel.Each(len(hubs), FanOut, func(i int) {
 		answers[i], _, errs[i] = Ask(ctx, c, activity, HubQuestion{
-			Hub: hubs[i], ID: id(cluster.Config.Name, uuid.NewString()), Summary: what + " of " + cluster.Config.Name,
+			Hub: hubs[i], ID: id(state.Config.Name, uuid.NewString()), Summary: what + " of " + state.Config.Name,
 		}, in)
 	})
 	byHub := make(map[string]Out, len(hubs))
@@ -85,12 +85,12 @@ func AskHubs[In, Out any](
 // Instances asks the hubs of a cluster's members which instances of a job run there; no job: of all. What several parts
 // of the answers have in common comes again.
 func (c *Core) Instances(
-	ctx context.Context, cluster *fleet.Cluster, job string,
+	ctx context.Context, state *cluster.Cluster, job string,
 ) (found []contract.FoundInstance, err error) {
 	in := contract.ReadInstancesInput{Job: job}
 	for more := true; more && err == nil; {
 		var answers map[string]contract.ReadInstancesResult
-		answers, err = AskHubs(ctx, c, contract.ReadInstancesActivity, cluster, "", "instances",
+		answers, err = AskHubs(ctx, c, contract.ReadInstancesActivity, state, "", "instances",
 			contract.ReadInstancesID, in)
 		more = false
 		for _, answer := range answers {

@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -98,7 +98,7 @@ func (c *Core) openLanes(ctx context.Context, place *contract.TaskPlace, spec *a
 	if !place.Opens() {
 		return nil
 	}
-	for _, needs := range fleet.LaneNeedsOf(spec, place.OwnType()) {
+	for _, needs := range task.LaneNeedsOf(spec, place.OwnType()) {
 		err := c.openLane(ctx, spec.Cluster, needs, spec.Tenant)
 		if code, _ := Code(err); err != nil && code == protocol.CodeConflict && place.OwnType() {
 			place.ShareTypes(spec)
@@ -123,7 +123,7 @@ const refusedFor = 5 * time.Second
 
 // openLane opens a lane for a tenant's task.
 func (c *Core) openLane(ctx context.Context, cluster string, needs api.LaneNeeds, tenant string) error {
-	lane := fleet.LaneFor(&needs)
+	lane := task.LaneFor(&needs)
 	if c.laneOpen(cluster, lane) {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"
 )
@@ -31,7 +31,7 @@ type Core struct {
 	Logger     *zap.Logger
 	PageTokens PageTokens
 	clusters   cache[knownCluster]
-	types      cache[fleet.LaneTypes]       // of clusters
+	types      cache[cluster.LaneTypes]     // of clusters
 	runs       cache[diagnosis.ScheduleRun] // of healing and scaling
 	opening    sync.Map                     // by cluster and tenant, an opener of lanes
 	ends       endPolls
@@ -44,7 +44,7 @@ type Core struct {
 func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 	return &Core{
 		Store: s, Logger: logger, PageTokens: key,
-		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[fleet.LaneTypes]{fresh: typesKnown},
+		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[cluster.LaneTypes]{fresh: typesKnown},
 		runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}}, elements: make(chan struct{}, store.BatchFanOut()/2),
 	}

@@ -15,9 +15,10 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -114,7 +115,7 @@ func (h *Handlers) spawn(ctx context.Context, in *rest.To[*api.ReasonRequest]) (
 	if err != nil {
 		return a, err
 	}
-	if spawn := fleet.SpawnBy(&view.Cluster, api.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
+	if spawn := scaling.SpawnBy(&view.Cluster, api.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
 		return a, httpapi.Problem(protocol.CodeConflict,
 			"no spawner is there that starts agents of this cluster: start one with `mainstay serve --roles "+
 				"spawner`, or name another in scaling.spawn")
@@ -184,7 +185,7 @@ func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, 
 			s.Spawned++
 		}
 	}
-	s.Current = fleet.DecideScaling(&view.Cluster, nil, now).Current
+	s.Current = scaling.DecideScaling(&view.Cluster, nil, now).Current
 	if state := view.Scaling; state != nil {
 		s.LastUp, s.LastDown = rest.Known(state.LastUp), rest.Known(state.LastDown)
 		s.Blocked, s.Stuck, s.Rollout = evaluation(state.Blocked), evaluation(state.Stuck), state.Rollout
@@ -205,10 +206,10 @@ func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, 
 }
 
 // judgeScaling decides with what can be read now; what cannot be read is left out.
-func (h *Handlers) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
-	facts := fleet.ScalingFacts{Agents: h.Live(ctx).Activities(c)}
+func (h *Handlers) judgeScaling(ctx context.Context, c *cluster.Cluster, s *api.ScalingStatus, now time.Time) {
+	facts := scaling.ScalingFacts{Agents: h.Live(ctx).Activities(c)}
 	decision, err := h.Store.Clusters().CompleteScaling(ctx, c, &facts,
-		func() fleet.ScalingDecision { return fleet.DecideScaling(c, &facts, now) })
+		func() cluster.ScalingDecision { return scaling.DecideScaling(c, &facts, now) })
 	if err != nil {
 		h.Logger.Debug("what scaling would do is not known", zap.Error(err))
 		return
@@ -216,7 +217,7 @@ func (h *Handlers) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.Sc
 	s.Queue, s.Decision = &facts.Queue, scalingDecision(decision)
 }
 
-func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {
+func scalingDecision(d cluster.ScalingDecision) *api.ScalingDecision {
 	return &api.ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule,
 		Reason: d.Reason, Blocked: d.Blocked, NextAt: rest.Known(d.NextAt)}
 }

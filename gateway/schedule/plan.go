@@ -16,15 +16,15 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/store"
 )
 
 // checkSchedule finds mistakes in the times and the task, and returns the task's spec.
 func checkSchedule(r *api.ScheduleRequest, now time.Time) (api.TaskSpec, error) {
-	if err := fleet.PlanOf(&r.ScheduleTimes).Validate(now); err != nil {
+	if err := schedule.PlanOf(&r.ScheduleTimes).Validate(now); err != nil {
 		if field, ok := errors.AsType[*api.FieldError](err); ok {
 			return api.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}
@@ -87,7 +87,7 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec api.TaskSpec) (*sch
 	if err != nil {
 		return nil, err
 	}
-	schedule := &schedulepb.Schedule{
+	s := &schedulepb.Schedule{
 		Spec: store.ScheduleSpec(&r.ScheduleTimes, time.Now()),
 		Action: &schedulepb.ScheduleAction{
 			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
@@ -99,17 +99,17 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec api.TaskSpec) (*sch
 			}}},
 		Policies: &schedulepb.SchedulePolicies{
 			OverlapPolicy: overlaps[r.Overlap],
-			CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.CatchupWindow(r.Cron, r.Interval))),
+			CatchupWindow: durationpb.New(r.CatchupWindow.Or(schedule.CatchupWindow(r.Cron, r.Interval))),
 		},
 		State: &schedulepb.ScheduleState{},
 	}
 	if r.Paused != nil {
-		schedule.State.Paused = *r.Paused
+		s.State.Paused = *r.Paused
 	}
 	if r.Note != nil {
-		schedule.State.Notes = *r.Note
+		s.State.Notes = *r.Note
 	}
-	return schedule, nil
+	return s, nil
 }
 
 // scheduleAttributes are the search attributes of a schedule and of its firings: lists find them by cluster and type.

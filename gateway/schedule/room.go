@@ -12,9 +12,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -60,7 +60,7 @@ func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*api
 		wanted[contract.JobScheduleID(name, n)] = 0
 	}
 	for n, s := range schedules {
-		wanted[contract.JobScheduleID(name, n)] = fleet.StartsAMinute(s.Cron, s.Interval)
+		wanted[contract.JobScheduleID(name, n)] = schedule.StartsAMinute(s.Cron, s.Interval)
 	}
 	tenant, _ := api.CutTenant(name)
 	return h.room(ctx, tenant, wanted)
@@ -71,7 +71,8 @@ func (h *Handlers) roomFor(
 	ctx context.Context, name string, r *api.ScheduleRequest, spec *schedulepb.ScheduleSpec,
 ) error {
 	tenant, _ := api.CutTenant(name)
-	err := h.room(ctx, tenant, map[string]float64{contract.ScheduleID(name): fleet.StartsAMinute(r.Cron, r.Interval)})
+	err := h.room(ctx, tenant, map[string]float64{contract.ScheduleID(name): schedule.StartsAMinute(r.Cron,
+		r.Interval)})
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float6
 		}
 		for _, entry := range page {
 			times := store.TimesOf(entry.GetInfo().GetSpec())
-			starts[entry.GetScheduleId()] = fleet.StartsAMinute(times.Cron, times.Interval)
+			starts[entry.GetScheduleId()] = schedule.StartsAMinute(times.Cron, times.Interval)
 		}
 		token = next
 	}

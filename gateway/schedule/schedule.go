@@ -16,9 +16,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -331,7 +331,7 @@ const shownTimes = 10
 // nextTimes are the next times of a schedule. Of one that another tool changed they are what Temporal tells.
 func nextTimes(t *api.ScheduleTimes, told []*timestamppb.Timestamp) (times []time.Time) {
 	if t.Cron != "" || t.Interval != 0 {
-		return fleet.PlanOf(t).Next(time.Now(), shownTimes)
+		return schedule.PlanOf(t).Next(time.Now(), shownTimes)
 	}
 	for _, at := range told {
 		times = append(times, at.AsTime().UTC())

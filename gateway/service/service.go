@@ -16,9 +16,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -183,7 +183,7 @@ func (h *Handlers) read(ctx context.Context) ([]contract.FoundInstance, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := fleet.Cluster{Config: api.ClusterConfig{Name: "all"}}
+	all := cluster.Cluster{Config: api.ClusterConfig{Name: "all"}}
 	for i := range views {
 		all.Members = append(all.Members, views[i].Members...)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -117,7 +117,7 @@ func (h *Handlers) compare(ctx context.Context, in *rest.ByID) (api.ClusterSync,
 }
 
 // compareSummaries compares the members' states with the leader's, or where there is none with the newest.
-func compareSummaries(c *fleet.Cluster, known map[string]*api.StateSummary) api.ClusterSync {
+func compareSummaries(c *cluster.Cluster, known map[string]*api.StateSummary) api.ClusterSync {
 	answer := api.ClusterSync{Cluster: c.Config.Name, Members: []api.MemberSync{}}
 	measure := known[c.Leader]
 	for i := range c.Members {

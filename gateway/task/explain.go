@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
@@ -24,7 +24,7 @@ const explainTimeout = time.Second
 const heldTimeout = 3 * time.Second
 
 // heldBeside asks the hubs what a cluster's agents run, for a task that asks for resources; nil: that is not known.
-func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Cluster) map[string][]api.HeldTask {
+func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *cluster.Cluster) map[string][]api.HeldTask {
 	if t.Place.IsZero() {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 	return held
 }
 
-func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats,
+func whyWaiting(t *store.Task, c *cluster.Cluster, live store.Live, stats store.LaneStats,
 	held map[string][]api.HeldTask,
 ) string {
 	_, lane, _ := contract.LaneOfQueue(t.Queue())

@@ -11,9 +11,9 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -264,7 +264,7 @@ func searched(read rest.Read[store.Task], wanted func(*store.Task) bool) rest.Re
 // blocked reports of tasks whether no agent can run them. It asks for each cluster once. No task is blocked of one that
 // does not answer, or that is for other tenants.
 func (h *Handlers) blocked(ctx context.Context) func(*store.Task) bool {
-	views := map[string]*fleet.Cluster{}
+	views := map[string]*cluster.Cluster{}
 	return func(t *store.Task) bool {
 		if _, asked := views[t.Cluster]; !asked {
 			views[t.Cluster] = nil

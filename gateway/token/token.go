@@ -13,9 +13,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -201,7 +201,7 @@ func (h *Handlers) endSessionsOf(ctx context.Context, id string) (api.RevokedTok
 	}
 	var of []access.Record
 	for i := range views {
-		if slices.ContainsFunc(views[i].Members, func(m fleet.Member) bool { return m.JoinToken == id }) {
+		if slices.ContainsFunc(views[i].Members, func(m cluster.Member) bool { return m.JoinToken == id }) {
 			of = append(of, access.Record{ID: id, Kind: api.TokenJoin, Cluster: views[i].Config.Name})
 		}
 	}

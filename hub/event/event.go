@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 const (
@@ -30,7 +30,7 @@ type Log struct {
 	notifying func() bool
 
 	mu       sync.Mutex
-	events   fleet.EventLog
+	events   cluster.EventLog
 	hints    int64            // counts the hints
 	changed  map[string]int64 // the newest hint at each cluster that may have events of its own
 	wanted   time.Time        // until when the log counts as read
@@ -46,7 +46,7 @@ func NewLog(hub part.Hub, notifying func() bool) *Log {
 func (l *Log) Process() string { return l.hub.Instance[:8] }
 
 // Publish adds an event for the listeners.
-func (l *Log) Publish(e fleet.Event) {
+func (l *Log) Publish(e cluster.Event) {
 	e.Hub, e.Time = l.hub.ID, e.Time.UTC()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.R
 
 // fitting returns as many of the first events as fit well into one answer, which Temporal bounds, and whether there are
 // more. What agents and tenants write counts with the most that it may take as JSON.
-func fitting(events []fleet.Event) (first []fleet.Event, more bool) {
+func fitting(events []cluster.Event) (first []cluster.Event, more bool) {
 	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
 	size := 0
 	for i := range events {

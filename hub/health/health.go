@@ -10,8 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // A cluster is notified of a new level once it has lasted, of a worse one soon, of a better one later, so that brief
@@ -30,7 +30,7 @@ type Agent struct {
 	Epoch                 int64
 	Record                *Record
 	// Facts are the health facts that the record lacks.
-	Facts fleet.HealthFacts
+	Facts cluster.HealthFacts
 	// Alive: the agent polls in time. The failure detector reports the others to the cluster.
 	Alive bool
 }
@@ -40,7 +40,7 @@ type Facts interface {
 	// Agents returns the agents of a cluster that have a session now; no cluster: of all.
 	Agents(cluster string, now time.Time) []Agent
 	// NotifyHealth notifies the agent's cluster, unless its session has ended.
-	NotifyHealth(a *Agent, health fleet.MemberHealth)
+	NotifyHealth(a *Agent, health cluster.MemberHealth)
 }
 
 // Monitor rates agents. Its methods may be called from any goroutine.
@@ -73,7 +73,7 @@ func (m *Monitor) Run(ctx context.Context) {
 }
 
 // lasting returns an agent's health if its level has changed for long enough to notify its cluster, else nil.
-func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
+func (m *Monitor) lasting(a *Agent, now time.Time) *cluster.MemberHealth {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := a.Record
@@ -92,14 +92,14 @@ func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 	m.log.Info("An agent's health changed", zap.String("agent", a.ID), zap.String("from", string(r.notified)),
 		zap.String("to", string(health.Level)), zap.Float64("score", health.Score), zap.String("why", health.Why))
 	r.notified, r.turnedAt = health.Level, time.Time{}
-	return &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: api.Shorten(health.Why, maxWhy),
+	return &cluster.MemberHealth{Level: health.Level, Score: health.Score, Why: api.Shorten(health.Why, maxWhy),
 		Since: now.UTC()}
 }
 
 // Read rates the agents of a cluster that have a session here.
 func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult, error) {
 	now := time.Now()
-	result := contract.ReadHealthResult{Agents: map[string]fleet.Health{}}
+	result := contract.ReadHealthResult{Agents: map[string]cluster.Health{}}
 	for _, a := range m.facts.Agents(in.Cluster, now) {
 		if in.AgentID == "" || a.ID == in.AgentID {
 			rated := m.rate(&a, now)
@@ -111,7 +111,7 @@ func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract
 }
 
 // rate locks for one agent only: heartbeats of a large fleet do not wait for the ratings of all.
-func (m *Monitor) rate(a *Agent, now time.Time) fleet.Health {
+func (m *Monitor) rate(a *Agent, now time.Time) cluster.Health {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rated, _ := a.Record.assess(a.Facts, now)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -12,7 +12,7 @@ import (
 type Record struct {
 	monitor   *Monitor
 	agent     string
-	window    fleet.HealthWindow
+	window    cluster.HealthWindow
 	missed    int             // heartbeats since the newest one
 	level     api.HealthLevel // the last rating; empty: not rated yet
 	own       api.HealthLevel // the same by HealthFacts.Own
@@ -84,9 +84,9 @@ func (r *Record) Close(now time.Time) {
 }
 
 // assess rates the agent by all facts, and by those that are evidence against itself.
-func (r *Record) assess(f fleet.HealthFacts, now time.Time) (all, own fleet.Health) {
+func (r *Record) assess(f cluster.HealthFacts, now time.Time) (all, own cluster.Health) {
 	f = r.window.Facts(f, now)
-	all, own = fleet.AssessHealth(f, r.level), fleet.AssessHealth(f.Own(), r.own)
+	all, own = cluster.AssessHealth(f, r.level), cluster.AssessHealth(f.Own(), r.own)
 	all.Busy = all.Level != api.HealthHealthy && own.Level == api.HealthHealthy
 	r.level, r.score, r.own = all.Level, all.Score, own.Level
 	return all, own

@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -20,33 +20,33 @@ import (
 type Notices struct {
 	run     context.Context // ends when the hub stops
 	hub     part.Hub
-	brake   func(cluster string) *fleet.BrakeHold
+	brake   func(clusterName string) *cluster.BrakeHold
 	done    func(cluster string)
 	pending *part.Group
 
 	mu      sync.Mutex
-	waiting map[string][]fleet.Transition // by cluster
+	waiting map[string][]cluster.Transition // by cluster
 	active  map[string]bool
 }
 
 // New makes the notices of a hub that runs until run ends. brake returns the state of a cluster's mass-loss brake, or
 // nil when it is not engaged; done is called after a cluster was notified.
-func New(run context.Context, hub part.Hub, brake func(string) *fleet.BrakeHold, done func(cluster string)) *Notices {
+func New(run context.Context, hub part.Hub, brake func(string) *cluster.BrakeHold, done func(cluster string)) *Notices {
 	return &Notices{run: run, hub: hub, brake: brake, done: done, pending: part.NewGroup(),
-		waiting: map[string][]fleet.Transition{}, active: map[string]bool{}}
+		waiting: map[string][]cluster.Transition{}, active: map[string]bool{}}
 }
 
 // Notify queues changes of members. Without changes the signal only has the state of the brake.
-func (n *Notices) Notify(cluster string, changes ...fleet.Transition) {
+func (n *Notices) Notify(clusterName string, changes ...cluster.Transition) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.waiting[cluster] = append(n.waiting[cluster], changes...)
-	if n.waiting[cluster] == nil {
-		n.waiting[cluster] = []fleet.Transition{}
+	n.waiting[clusterName] = append(n.waiting[clusterName], changes...)
+	if n.waiting[clusterName] == nil {
+		n.waiting[clusterName] = []cluster.Transition{}
 	}
-	if !n.active[cluster] {
-		n.active[cluster] = true
-		n.pending.Go(func() { n.send(cluster) })
+	if !n.active[clusterName] {
+		n.active[clusterName] = true
+		n.pending.Go(func() { n.send(clusterName) })
 	}
 }
 
@@ -88,7 +88,7 @@ func (n *Notices) send(cluster string) {
 }
 
 // fits is how many of the changes go into one signal, which Temporal takes up to 2 MiB.
-func fits(changes []fleet.Transition) int {
+func fits(changes []cluster.Transition) int {
 	const most, change, attempt = 1 << 20, 1 << 10, 256 // bytes of JSON, without notes
 	size := 0
 	for i := range changes {
@@ -104,11 +104,11 @@ func fits(changes []fleet.Transition) int {
 	return len(changes)
 }
 
-func (n *Notices) signal(cluster string, batch []fleet.Transition) error {
+func (n *Notices) signal(clusterName string, batch []cluster.Transition) error {
 	ctx, cancel := context.WithTimeout(n.run, 10*time.Second)
 	defer cancel()
-	return contract.MembersChangedSignal.Send(ctx, n.hub.Client, contract.ClusterWorkflowID(cluster),
-		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(cluster)})
+	return contract.MembersChangedSignal.Send(ctx, n.hub.Client, contract.ClusterWorkflowID(clusterName),
+		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(clusterName)})
 }
 
 // Busy reports whether changes wait for a cluster.

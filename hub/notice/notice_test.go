@@ -16,8 +16,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // unreachable is a Temporal that answers no signal.
@@ -34,8 +34,8 @@ func TestASignalThatEndsWithTheHubIsNoWarning(t *testing.T) {
 		logged, logs := observer.New(zap.WarnLevel)
 		run, stop := context.WithCancel(t.Context())
 		n := New(run, part.Hub{Client: unreachable{}, Logger: zap.New(logged)},
-			func(string) *fleet.BrakeHold { return nil }, func(string) {})
-		n.Notify("c", fleet.Transition{})
+			func(string) *cluster.BrakeHold { return nil }, func(string) {})
+		n.Notify("c", cluster.Transition{})
 		synctest.Wait()
 		stop()
 		n.Wait(t.Context())
@@ -47,12 +47,12 @@ func TestASignalThatEndsWithTheHubIsNoWarning(t *testing.T) {
 func TestChangesFitIntoASignal(t *testing.T) {
 	t.Parallel()
 	note := strings.Repeat("\U0001F642", 512)
-	for name, c := range map[string]fleet.Transition{
+	for name, c := range map[string]cluster.Transition{
 		"deaths": {Status: api.AgentOffline, Evidence: api.EvidenceProof, Reason: note},
-		"health": {Health: &fleet.MemberHealth{Level: api.HealthCritical, Why: note}},
+		"health": {Health: &cluster.MemberHealth{Level: api.HealthCritical, Why: note}},
 	} {
 		c.AgentID, c.Instance = strings.Repeat("a", 63), strings.Repeat("b", 64)
-		all := slices.Repeat([]fleet.Transition{c}, 5000)
+		all := slices.Repeat([]cluster.Transition{c}, 5000)
 		data, err := json.Marshal(contract.MembersChanged{Hub: "h", Changes: all[:fits(all)]})
 		require.NoError(t, err)
 		require.Less(t, len(data), 2<<20-64<<10, name)

@@ -12,8 +12,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -109,14 +109,14 @@ func (f *tables) write(agent string, ref api.StateRef, value string, epoch int64
 // sync does a round as the workflow does it. An agent that left is still a member.
 func (f *tables) sync() {
 	f.t.Helper()
-	var held []fleet.HeldLine
+	var held []statesync.HeldLine
 	for _, a := range f.agents {
 		read, err := f.hubs[a].Read(f.t.Context(), contract.ReadStatesInput{Manifests: true})
 		require.NoError(f.t, err)
 		held = append(held, read.Merged...)
 	}
-	want := fleet.MergeHeld(held, func(string) bool { return true })
-	text, err := json.Marshal(fleet.LinesOf(want))
+	want := statesync.MergeHeld(held, func(string) bool { return true })
+	text, err := json.Marshal(statesync.LinesOf(want))
 	require.NoError(f.t, err)
 	for _, a := range f.agents {
 		in := contract.CompareStatesInput{}
@@ -125,7 +125,7 @@ func (f *tables) sync() {
 		require.NoError(f.t, err)
 		_, err = f.hubs[a].Apply(f.t.Context(), contract.ApplyStateInput{Agents: []string{a}, Forget: lacks.Extra})
 		require.NoError(f.t, err)
-		for _, p := range fleet.ChunkState(want, lacks.Missing) {
+		for _, p := range statesync.ChunkState(want, lacks.Missing) {
 			read, err := f.hubs[p.Holder].ReadEntries(f.t.Context(),
 				contract.ReadEntriesInput{AgentID: p.Holder, Refs: p.Refs})
 			require.NoError(f.t, err)
@@ -213,7 +213,7 @@ func TestAnAgentTellsNoMoreThanAStateHas(t *testing.T) {
 	require.Len(t, read.Merged, api.MaxStateBytes/api.MaxStateValue)
 	given, err := f.one.ReadEntries(t.Context(), contract.ReadEntriesInput{AgentID: "evil", Refs: refs})
 	require.NoError(t, err)
-	require.Len(t, given.Entries, 2*fleet.StateChunk/api.MaxStateValue)
+	require.Len(t, given.Entries, 2*statesync.StateChunk/api.MaxStateValue)
 }
 
 func TestEntriesThatWereNotAskedForAreDropped(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -134,7 +134,7 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	s.mu.Lock()
 	maps.DeleteFunc(s.manifests, func(_ string, m manifest) bool { return time.Since(m.at) >= manifestFresh })
 	s.mu.Unlock()
-	all := merged{first: in.First, lines: map[api.StateRef]fleet.HeldLine{}}
+	all := merged{first: in.First, lines: map[api.StateRef]statesync.HeldLine{}}
 	eachKeeper(result.Agents, func(i int, agent string) {
 		lines, ok := s.readManifest(ctx, agent)
 		counted := s.within(agent, lines)
@@ -146,7 +146,7 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 		result.Agents[i].State = &summary
 	})
 	// The workflow knows who is a member.
-	result.Merged = fleet.MergeHeld(slices.Collect(maps.Values(all.lines)), func(string) bool { return true })
+	result.Merged = statesync.MergeHeld(slices.Collect(maps.Values(all.lines)), func(string) bool { return true })
 	return result, nil
 }
 
@@ -214,7 +214,7 @@ func sift[T any](
 type merged struct {
 	first string
 	mu    sync.Mutex
-	lines map[api.StateRef]fleet.HeldLine
+	lines map[api.StateRef]statesync.HeldLine
 	size  int
 }
 
@@ -228,13 +228,13 @@ func (m *merged) take(agent string, lines []api.StateLine) bool {
 			size += l.Bytes()
 		}
 	}
-	if size > fleet.MaxMergedBytes {
+	if size > statesync.MaxMergedBytes {
 		return false
 	}
 	m.size = size
 	for _, l := range lines {
 		old, known := m.lines[l.StateRef]
-		next := fleet.HeldLine{StateLine: l, Holder: agent}
+		next := statesync.HeldLine{StateLine: l, Holder: agent}
 		preferred := agent == m.first || old.Holder != m.first && agent < old.Holder
 		switch {
 		case known && old.ByOwner():
@@ -279,7 +279,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 	var mu sync.Mutex
 	var result contract.CompareStatesResult
 	missing, extra := map[api.StateRef]bool{}, map[api.StateRef]bool{}
-	room := fleet.MaxMergedBytes // for what is extra; the rest is found again
+	room := statesync.MaxMergedBytes // for what is extra; the rest is found again
 	eachKeeper(agents, func(_ int, agent string) {
 		s.mu.Lock()
 		known, ok := s.manifests[agent]
@@ -290,7 +290,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 		if !ok {
 			return
 		}
-		d := fleet.DiffState(in.Want, known.lines)
+		d := statesync.DiffState(in.Want, known.lines)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(d.Missing)+len(d.Extra) > 0 {
@@ -316,7 +316,7 @@ func sortedRefs(set map[api.StateRef]bool) []api.StateRef {
 }
 
 // mostRead bounds the values of one answer of ReadEntries, which is asked for about fleet.StateChunk bytes.
-const mostRead = 2 * fleet.StateChunk
+const mostRead = 2 * statesync.StateChunk
 
 // ReadEntries reads entries from one agent. It passes on only what was asked for.
 func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {

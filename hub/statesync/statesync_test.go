@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -47,7 +47,7 @@ func (k *keepers) add(agent, keys, fill string) {
 	}
 }
 
-func (k *keepers) read(t *testing.T) (silent int, merged []fleet.HeldLine) {
+func (k *keepers) read(t *testing.T) (silent int, merged []statesync.HeldLine) {
 	t.Helper()
 	result, err := k.states.Read(t.Context(), contract.ReadStatesInput{Cluster: "c", Manifests: true, First: "m"})
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/textfile"
 )
@@ -78,13 +78,13 @@ func (c *Coolify) Close() {}
 func (c *Coolify) Platform() api.Platform { return api.PlatformCoolify }
 
 // Spawn implements spawner.Spawner. It waits until the application is deployed.
-func (c *Coolify) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (c *Coolify) Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	if err := spawner.CheckSpec(&spec); err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	release, err := c.turns.Take(ctx, spec.ID)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	defer release()
 	app, err := c.find(ctx, spec.ID)
@@ -95,13 +95,14 @@ func (c *Coolify) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawne
 		err = c.deploy(ctx, app.UUID, &spec)
 	}
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	return c.spawned(spec.ID, spec.Cluster, app), nil
 }
 
-func (c *Coolify) spawned(id, cluster string, app *application) fleet.Spawned {
-	return fleet.Spawned{ID: id, Cluster: cluster, Spawner: c.o.Name, Platform: api.PlatformCoolify, Handle: app.UUID,
+func (c *Coolify) spawned(id, clusterName string, app *application) cluster.Spawned {
+	return cluster.Spawned{ID: id, Cluster: clusterName, Spawner: c.o.Name, Platform: api.PlatformCoolify,
+		Handle:    app.UUID,
 		StartedAt: app.CreatedAt.UTC()}
 }
 
@@ -133,7 +134,7 @@ func (c *Coolify) find(ctx context.Context, id string) (*application, error) {
 	return nil, err
 }
 
-func (c *Coolify) create(ctx context.Context, spec *fleet.SpawnSpec) (*application, error) {
+func (c *Coolify) create(ctx context.Context, spec *cluster.SpawnSpec) (*application, error) {
 	image, err := c.o.ImageOf(spec)
 	if err != nil {
 		return nil, err
@@ -176,7 +177,7 @@ func (c *Coolify) create(ctx context.Context, spec *fleet.SpawnSpec) (*applicati
 }
 
 // deploy gives an application its environment and files, starts it, and waits for the end of its deployment.
-func (c *Coolify) deploy(ctx context.Context, uuid string, spec *fleet.SpawnSpec) error {
+func (c *Coolify) deploy(ctx context.Context, uuid string, spec *cluster.SpawnSpec) error {
 	var data []variable
 	for _, entry := range append(c.o.Environment(spec), c.o.FileEnvironment()...) {
 		name, value, _ := strings.Cut(entry, "=")
@@ -231,7 +232,7 @@ func outputs(log string) string {
 }
 
 // giveFiles adds the files that an application does not have yet.
-func (c *Coolify) giveFiles(ctx context.Context, uuid string, spec *fleet.SpawnSpec) error {
+func (c *Coolify) giveFiles(ctx context.Context, uuid string, spec *cluster.SpawnSpec) error {
 	files, err := c.o.Files(spec)
 	if err != nil || len(files) == 0 {
 		return err
@@ -313,12 +314,12 @@ func (c *Coolify) until(ctx context.Context, path string, limit time.Duration, d
 }
 
 // List implements spawner.Spawner.
-func (c *Coolify) List(ctx context.Context) ([]fleet.Spawned, error) {
+func (c *Coolify) List(ctx context.Context) ([]cluster.Spawned, error) {
 	apps, clusters, err := c.applications(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := []fleet.Spawned{}
+	list := []cluster.Spawned{}
 	for id, app := range apps {
 		if !app.is("exited") {
 			list = append(list, c.spawned(id, clusters[id], &app))

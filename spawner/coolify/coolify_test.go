@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -169,12 +169,12 @@ func spawnerOf(t *testing.T, s *server) *Coolify {
 	c, err := New(Options{URL: s.url, TokenFile: token, Server: "s", Project: "p", EnvironmentName: "production",
 		Pause: 10 * time.Millisecond, Options: spawner.Options{Name: "cool", Image: "registry:5000/agent:1",
 			HubURLs:   []string{"http://hub:8080"},
-			JoinToken: func(spec fleet.SpawnSpec) (string, error) { return "token-of-" + spec.ID, nil }}})
+			JoinToken: func(spec cluster.SpawnSpec) (string, error) { return "token-of-" + spec.ID, nil }}})
 	require.NoError(t, err)
 	return c
 }
 
-var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", Resources: api.Resources{CPU: "500m", Memory: "64Mi"}}
+var spec = cluster.SpawnSpec{ID: "c-1", Cluster: "c", Resources: api.Resources{CPU: "500m", Memory: "64Mi"}}
 
 // TestAnApplicationIsAnAgent loses the answer of each step in turn, and starts again as the caller does.
 func TestAnApplicationIsAnAgent(t *testing.T) {

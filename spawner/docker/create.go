@@ -18,7 +18,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -37,7 +37,7 @@ const (
 // describe puts together what the engine is asked to create, with the user of the image. It fetches the image first
 // where the pull policy says so.
 func (d *Docker) describe(
-	ctx context.Context, spec *fleet.SpawnSpec,
+	ctx context.Context, spec *cluster.SpawnSpec,
 ) (o client.ContainerCreateOptions, user string, err error) {
 	image, err := d.o.ImageOf(spec)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *Docker) describe(
 }
 
 // host is what binds a container to its machine: limits and rights.
-func (d *Docker) host(spec *fleet.SpawnSpec, logging string) *container.HostConfig {
+func (d *Docker) host(spec *cluster.SpawnSpec, logging string) *container.HostConfig {
 	milli, _ := spec.Resources.MilliCPU()
 	memory, _ := spec.Resources.MemoryBytes()
 	tmp, _ := spec.Resources.StorageBytes()
@@ -136,7 +136,7 @@ func (d *Docker) fetch(ctx context.Context, image string, policy api.PullPolicy)
 }
 
 // copyFiles gives a container that was not started yet its secrets, which nothing but its user can read.
-func (d *Docker) copyFiles(ctx context.Context, id string, spec *fleet.SpawnSpec, user string) error {
+func (d *Docker) copyFiles(ctx context.Context, id string, spec *cluster.SpawnSpec, user string) error {
 	contents, err := d.o.Files(spec)
 	if err != nil || len(contents) == 0 {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -95,13 +95,13 @@ func (d *Docker) Size(ctx context.Context) (cpus int, memory int64, err error) {
 func nameOf(id string) string { return "mainstay-" + id }
 
 // Spawn implements spawner.Spawner.
-func (d *Docker) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (d *Docker) Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	if err := spawner.CheckSpec(&spec); err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	release, err := d.turns.Take(ctx, spec.ID)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	defer release()
 	c, err := d.find(ctx, spec.ID)
@@ -113,16 +113,16 @@ func (d *Docker) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned
 		c, err = d.start(ctx, &spec)
 	}
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	if !c.State.Running {
-		return fleet.Spawned{}, fmt.Errorf("%w: %s", spawner.ErrRefused, d.reason(ctx, c))
+		return cluster.Spawned{}, fmt.Errorf("%w: %s", spawner.ErrRefused, d.reason(ctx, c))
 	}
 	return d.spawned(spec.ID, spec.Cluster, c.ID, timeOf(c.State.StartedAt)), nil
 }
 
-func (d *Docker) spawned(id, cluster, handle string, since time.Time) fleet.Spawned {
-	return fleet.Spawned{ID: id, Cluster: cluster, Spawner: d.o.Name, Platform: api.PlatformDocker,
+func (d *Docker) spawned(id, clusterName, handle string, since time.Time) cluster.Spawned {
+	return cluster.Spawned{ID: id, Cluster: clusterName, Spawner: d.o.Name, Platform: api.PlatformDocker,
 		Handle: handle[:min(len(handle), 12)], StartedAt: since}
 }
 
@@ -142,7 +142,7 @@ func (d *Docker) find(ctx context.Context, id string) (*container.InspectRespons
 
 // start creates a container, gives it its files and starts it. It returns it as it is after settleTime. A container
 // that could not be started is removed.
-func (d *Docker) start(ctx context.Context, spec *fleet.SpawnSpec) (*container.InspectResponse, error) {
+func (d *Docker) start(ctx context.Context, spec *cluster.SpawnSpec) (*container.InspectResponse, error) {
 	options, user, err := d.describe(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -233,12 +233,12 @@ func (d *Docker) remove(ctx context.Context, id string) error {
 }
 
 // List implements spawner.Spawner.
-func (d *Docker) List(ctx context.Context) ([]fleet.Spawned, error) {
+func (d *Docker) List(ctx context.Context) ([]cluster.Spawned, error) {
 	items, err := d.containers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := []fleet.Spawned{}
+	list := []cluster.Spawned{}
 	for i := range items {
 		c := &items[i]
 		if c.State == container.StateRunning || c.State == container.StatePaused {

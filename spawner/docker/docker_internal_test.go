@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -24,13 +24,13 @@ func lonely(t *testing.T) *Docker {
 func TestAnEngineThatIsAwayIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := lonely(t)
-	_, err := d.Spawn(t.Context(), fleet.SpawnSpec{ID: "a-1", Cluster: "c"})
+	_, err := d.Spawn(t.Context(), cluster.SpawnSpec{ID: "a-1", Cluster: "c"})
 	require.Error(t, err)
 	require.NotErrorIs(t, err, spawner.ErrRefused)
 	require.Error(t, d.Terminate(t.Context(), "a-1", true), "it may run")
 	_, err = d.List(t.Context())
 	require.Error(t, err)
-	_, err = d.Spawn(t.Context(), fleet.SpawnSpec{ID: "../x", Cluster: "c"})
+	_, err = d.Spawn(t.Context(), cluster.SpawnSpec{ID: "../x", Cluster: "c"})
 	require.ErrorIs(t, err, spawner.ErrRefused)
 }
 
@@ -54,14 +54,14 @@ func TestHowAContainerEnded(t *testing.T) {
 func TestLimitsOfAContainer(t *testing.T) {
 	t.Parallel()
 	d := lonely(t)
-	h := d.host(&fleet.SpawnSpec{Resources: api.Resources{CPU: "1500m", Memory: "1Gi", Storage: "1Mi"},
+	h := d.host(&cluster.SpawnSpec{Resources: api.Resources{CPU: "1500m", Memory: "1Gi", Storage: "1Mi"},
 		Docker: api.DockerSpawn{PidsLimit: 7, WritableRoot: true}}, "journald")
 	require.Equal(t, []int64{1 << 30, 1 << 30, 100_000, 150_000, 7},
 		[]int64{h.Memory, h.MemorySwap, h.CPUPeriod, h.CPUQuota, *h.PidsLimit})
 	require.False(t, h.ReadonlyRootfs)
 	require.Contains(t, h.Tmpfs["/tmp"], "size=1048576")
 	require.Empty(t, h.LogConfig.Config, "journald has no such options")
-	h = d.host(&fleet.SpawnSpec{}, "json-file")
+	h = d.host(&cluster.SpawnSpec{}, "json-file")
 	require.Equal(t, []int64{0, 0, 0, 0, defaultPids},
 		[]int64{h.Memory, h.MemorySwap, h.CPUPeriod, h.CPUQuota, *h.PidsLimit})
 	require.True(t, h.ReadonlyRootfs)

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -101,13 +101,13 @@ func (e *EC2) Close() {}
 func (e *EC2) Platform() api.Platform { return api.PlatformEC2 }
 
 // Spawn implements spawner.Spawner. It waits until the instance runs.
-func (e *EC2) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (e *EC2) Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	if err := spawner.CheckSpec(&spec); err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	release, err := e.turns.Take(ctx, spec.ID)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	defer release()
 	instance, err := e.find(ctx, spec.ID)
@@ -122,13 +122,13 @@ func (e *EC2) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, e
 		instance, err = e.awaitRunning(ctx, spec.ID, earlier)
 	}
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	return e.spawned(instance), nil
 }
 
-func (e *EC2) spawned(i *types.Instance) fleet.Spawned {
-	return fleet.Spawned{ID: tag(i, tagAgent), Cluster: tag(i, tagCluster), Spawner: e.o.Name,
+func (e *EC2) spawned(i *types.Instance) cluster.Spawned {
+	return cluster.Spawned{ID: tag(i, tagAgent), Cluster: tag(i, tagCluster), Spawner: e.o.Name,
 		Platform: api.PlatformEC2, Handle: aws.ToString(i.InstanceId), Host: aws.ToString(i.PrivateDnsName),
 		StartedAt: aws.ToTime(i.LaunchTime).UTC()}
 }
@@ -189,7 +189,7 @@ func wasTerminated(i *types.Instance) bool {
 
 // run asks for the instance. EC2 makes one for a client token, however often it is asked. earlier is the agent's
 // terminated instance.
-func (e *EC2) run(ctx context.Context, spec *fleet.SpawnSpec, earlier string) error {
+func (e *EC2) run(ctx context.Context, spec *cluster.SpawnSpec, earlier string) error {
 	in, err := e.describe(spec, earlier)
 	if err != nil {
 		return err
@@ -322,12 +322,12 @@ func (e *EC2) Terminate(ctx context.Context, id string, _ bool) error {
 }
 
 // List implements spawner.Spawner.
-func (e *EC2) List(ctx context.Context) ([]fleet.Spawned, error) {
+func (e *EC2) List(ctx context.Context) ([]cluster.Spawned, error) {
 	all, err := e.instances(ctx, filter("instance-state-name", "pending", "running"))
 	if err != nil {
 		return nil, err
 	}
-	list := make([]fleet.Spawned, len(all))
+	list := make([]cluster.Spawned, len(all))
 	for i := range all {
 		list[i] = e.spawned(&all[i])
 	}

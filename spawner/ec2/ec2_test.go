@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -35,7 +35,7 @@ func spawnerOf(t *testing.T, s *server) *EC2 {
 			})),
 		},
 		Options: spawner.Options{Name: "cloud", Image: "ami-1", HubURLs: []string{"http://hub:8080"},
-			JoinToken: func(spec fleet.SpawnSpec) (string, error) {
+			JoinToken: func(spec cluster.SpawnSpec) (string, error) {
 				made++
 				return fmt.Sprintf("token-%d-of-%s", made, spec.ID), nil
 			}}})
@@ -43,7 +43,7 @@ func spawnerOf(t *testing.T, s *server) *EC2 {
 	return e
 }
 
-var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", EC2: api.EC2Spawn{Spot: true}}
+var spec = cluster.SpawnSpec{ID: "c-1", Cluster: "c", EC2: api.EC2Spawn{Spot: true}}
 
 // TestAnInstanceIsAnAgent loses an answer, and starts again as the caller does: in the same process, or in the next.
 func TestAnInstanceIsAnAgent(t *testing.T) {
@@ -88,7 +88,7 @@ func TestAnInstanceIsAnAgent(t *testing.T) {
 			require.Len(t, in["TagSpecifications"], 3)
 			list, err := e.List(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []fleet.Spawned{spawned}, list)
+			require.Equal(t, []cluster.Spawned{spawned}, list)
 			require.NoError(t, e.Terminate(t.Context(), "c-1", true))
 			require.Equal(t, "terminated", nameOf(s.instance("i-1")))
 			require.NoError(t, e.Terminate(t.Context(), "c-1", true), "what has ended has ended")
@@ -147,7 +147,7 @@ func TestAllPagesOfInstancesAreRead(t *testing.T) {
 	s.page = 2
 	e := spawnerOf(t, s)
 	for i := range 5 {
-		_, err := e.Spawn(t.Context(), fleet.SpawnSpec{ID: "c-" + strconv.Itoa(i), Cluster: "c"})
+		_, err := e.Spawn(t.Context(), cluster.SpawnSpec{ID: "c-" + strconv.Itoa(i), Cluster: "c"})
 		require.NoError(t, err)
 	}
 	list, err := e.List(t.Context())
@@ -160,7 +160,7 @@ func TestEndsAndNoticesOfInstancesAreReported(t *testing.T) {
 	s := newServer(t)
 	e := spawnerOf(t, s)
 	for _, id := range []string{"c-1", "c-2", "c-3"} {
-		_, err := e.Spawn(t.Context(), fleet.SpawnSpec{ID: id, Cluster: "c", EC2: spec.EC2})
+		_, err := e.Spawn(t.Context(), cluster.SpawnSpec{ID: id, Cluster: "c", EC2: spec.EC2})
 		require.NoError(t, err)
 	}
 	reports := make(chan api.SpawnEnd, 10)
@@ -215,13 +215,13 @@ set -a; . "$file"; exec "$@"
 `), 0o700))
 	values := map[string]string{"COLOUR": "it's \"blue\" `x` $HOME \\n", "LINES_OF_IT": "one\ntwo"}
 	e, err := New(Options{Region: "eu-central-1", User: strconv.Itoa(os.Getuid()),
-		Options: spawner.Options{Name: "cloud", JoinToken: func(fleet.SpawnSpec) (string, error) { return "token", nil },
-			Command: func(fleet.SpawnSpec) []string {
+		Options: spawner.Options{Name: "cloud", JoinToken: func(cluster.SpawnSpec) (string, error) { return "token", nil },
+			Command: func(cluster.SpawnSpec) []string {
 				return []string{"sh", "-c", `printf '%s|' "$COLOUR" "$LINES_OF_IT" "$MAINSTAY_AGENT_ID" "$1" >"$2"`, "agent",
 					"it's $HOME", filepath.Join(dir, "started")}
 			}}})
 	require.NoError(t, err)
-	script, err := e.userData(&fleet.SpawnSpec{ID: "c-1", Cluster: "c", Environment: values})
+	script, err := e.userData(&cluster.SpawnSpec{ID: "c-1", Cluster: "c", Environment: values})
 	require.NoError(t, err)
 	require.NotContains(t, script, "token-", "files are encoded")
 	script = strings.ReplaceAll(script, spawner.FilesDir, filepath.Join(dir, "files"))
@@ -241,7 +241,7 @@ set -a; . "$file"; exec "$@"
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-	_, err = e.userData(&fleet.SpawnSpec{ID: "c-1", Cluster: "c",
+	_, err = e.userData(&cluster.SpawnSpec{ID: "c-1", Cluster: "c",
 		Environment: map[string]string{"LARGE": strings.Repeat("x", userDataLimit)}})
 	require.ErrorIs(t, err, spawner.ErrRefused)
 	require.ErrorContains(t, err, "bytes of user data, and EC2 allows 16384")

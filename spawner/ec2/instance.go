@@ -14,7 +14,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -33,7 +33,7 @@ const (
 )
 
 // describe puts together what EC2 is asked to run. earlier is the agent's terminated instance.
-func (e *EC2) describe(spec *fleet.SpawnSpec, earlier string) (*awsec2.RunInstancesInput, error) {
+func (e *EC2) describe(spec *cluster.SpawnSpec, earlier string) (*awsec2.RunInstancesInput, error) {
 	in := &awsec2.RunInstancesInput{
 		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ClientToken: aws.String(clientToken(e.o.Name, spec.ID+earlier)),
 		InstanceType: types.InstanceType(cmp.Or(spec.EC2.InstanceType, e.o.InstanceType)),
@@ -99,7 +99,7 @@ func newTag(key, value string) types.Tag { return types.Tag{Key: &key, Value: &v
 
 // userData is the script that an instance runs once, when it starts for the first time. It writes the agent's files and
 // starts the agent; without a command the image does that.
-func (e *EC2) userData(spec *fleet.SpawnSpec) (string, error) {
+func (e *EC2) userData(spec *cluster.SpawnSpec) (string, error) {
 	files, err := e.o.Files(spec)
 	if err != nil {
 		return "", err

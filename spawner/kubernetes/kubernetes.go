@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/textfile"
 )
@@ -121,13 +121,13 @@ func (k *Kubernetes) to(r *rest.Request, resource string) *rest.Request {
 }
 
 // Spawn implements spawner.Spawner. It waits until the pod runs.
-func (k *Kubernetes) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (k *Kubernetes) Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	if err := spawner.CheckSpec(&spec); err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	release, err := k.turns.Take(ctx, spec.ID)
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	defer release()
 	pod, err := k.find(ctx, spec.ID)
@@ -141,17 +141,17 @@ func (k *Kubernetes) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spa
 		pod, err = k.awaitRunning(ctx, pod, spec.ID)
 	}
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	return k.spawned(pod), nil
 }
 
-func (k *Kubernetes) spawned(pod *corev1.Pod) fleet.Spawned {
+func (k *Kubernetes) spawned(pod *corev1.Pod) cluster.Spawned {
 	since := pod.CreationTimestamp.UTC()
 	if pod.Status.StartTime != nil {
 		since = pod.Status.StartTime.UTC()
 	}
-	return fleet.Spawned{ID: idOf(pod), Cluster: pod.Annotations[annotationCluster], Spawner: k.o.Name,
+	return cluster.Spawned{ID: idOf(pod), Cluster: pod.Annotations[annotationCluster], Spawner: k.o.Name,
 		Platform: api.PlatformKubernetes, Handle: pod.Namespace + "/" + pod.Name, Host: pod.Spec.NodeName,
 		StartedAt: since}
 }
@@ -172,7 +172,7 @@ func (k *Kubernetes) find(ctx context.Context, id string) (*corev1.Pod, error) {
 }
 
 // create makes the pod, which waits for its files.
-func (k *Kubernetes) create(ctx context.Context, spec *fleet.SpawnSpec) (*corev1.Pod, error) {
+func (k *Kubernetes) create(ctx context.Context, spec *cluster.SpawnSpec) (*corev1.Pod, error) {
 	pod, err := k.describe(spec)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (k *Kubernetes) create(ctx context.Context, spec *fleet.SpawnSpec) (*corev1
 }
 
 // giveFiles makes the secret that a pod waits for. Kubernetes removes it with the pod.
-func (k *Kubernetes) giveFiles(ctx context.Context, pod *corev1.Pod, spec *fleet.SpawnSpec) error {
+func (k *Kubernetes) giveFiles(ctx context.Context, pod *corev1.Pod, spec *cluster.SpawnSpec) error {
 	files, err := k.o.Files(spec)
 	if err != nil || len(files) == 0 {
 		return err
@@ -325,12 +325,12 @@ func (k *Kubernetes) awaitGone(ctx context.Context, id string, uid types.UID, en
 }
 
 // List implements spawner.Spawner.
-func (k *Kubernetes) List(ctx context.Context) ([]fleet.Spawned, error) {
+func (k *Kubernetes) List(ctx context.Context) ([]cluster.Spawned, error) {
 	pods, err := k.pods(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := []fleet.Spawned{}
+	list := []cluster.Spawned{}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; !isOver(pod) {
 			list = append(list, k.spawned(pod))

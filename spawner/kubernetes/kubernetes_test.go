@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -28,7 +28,7 @@ func spawnerOf(t *testing.T, c *apiServer, change func(o *Options)) *Kubernetes 
 	t.Helper()
 	o := Options{Kubeconfig: c.kubeconfig(t), Options: spawner.Options{Name: "rack", Image: "agent:1",
 		HubURLs: []string{"http://hub:8080"}, StopGrace: 2 * time.Second,
-		JoinToken: func(spec fleet.SpawnSpec) (string, error) { return "token-of-" + spec.ID, nil }}}
+		JoinToken: func(spec cluster.SpawnSpec) (string, error) { return "token-of-" + spec.ID, nil }}}
 	if change != nil {
 		change(&o)
 	}
@@ -37,7 +37,7 @@ func spawnerOf(t *testing.T, c *apiServer, change func(o *Options)) *Kubernetes 
 	return k
 }
 
-var spec = fleet.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Environment: map[string]string{"COLOUR": "$(blue)"},
+var spec = cluster.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Environment: map[string]string{"COLOUR": "$(blue)"},
 	Resources:  api.Resources{CPU: "500m", Memory: "64Mi", Storage: "1Gi"},
 	Kubernetes: api.KubernetesSpawn{Pull: api.PullNever, PriorityClass: "low"}}
 
@@ -56,7 +56,7 @@ spec:
 	c := newCluster(t)
 	k := spawnerOf(t, c, func(o *Options) {
 		o.PodTemplate, o.HubCA = template, []byte("PEM")
-		o.Command = func(fleet.SpawnSpec) []string { return []string{"", "--id", "$x"} }
+		o.Command = func(cluster.SpawnSpec) []string { return []string{"", "--id", "$x"} }
 	})
 	spawned, err := k.Spawn(t.Context(), spec)
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestAnswersThatAreLostDoubleNothing(t *testing.T) {
 			require.NoError(t, err)
 			list, err := next.List(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []fleet.Spawned{spawned}, list)
+			require.Equal(t, []cluster.Spawned{spawned}, list)
 			pods, secrets := c.names()
 			require.Equal(t, [][]string{{podName}, {podName}}, [][]string{pods, secrets})
 			require.NoError(t, next.Terminate(t.Context(), spec.ID, true))

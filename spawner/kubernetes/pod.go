@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 )
 
@@ -39,7 +39,7 @@ func nameOf(id string) string {
 func idOf(pod *corev1.Pod) string { return pod.Annotations[annotationSpawnID] }
 
 // describe puts together the pod of an agent: the template, and what this spawner decides.
-func (k *Kubernetes) describe(spec *fleet.SpawnSpec) (*corev1.Pod, error) {
+func (k *Kubernetes) describe(spec *cluster.SpawnSpec) (*corev1.Pod, error) {
 	image, err := k.o.ImageOf(spec)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func with(m map[string]string, pairs ...string) map[string]string {
 }
 
 // bind sets how a pod lives and ends.
-func (k *Kubernetes) bind(s *corev1.PodSpec, spec *fleet.SpawnSpec) {
+func (k *Kubernetes) bind(s *corev1.PodSpec, spec *cluster.SpawnSpec) {
 	s.RestartPolicy = corev1.RestartPolicyNever // the cluster decides
 	s.TerminationGracePeriodSeconds = new(int64(k.o.StopGrace.Seconds() + 0.5))
 	s.EnableServiceLinks = new(false)
@@ -121,7 +121,7 @@ func (k *Kubernetes) bind(s *corev1.PodSpec, spec *fleet.SpawnSpec) {
 }
 
 // confine sets the limits, the rights and the folders of the agent's container.
-func (k *Kubernetes) confine(s *corev1.PodSpec, c *corev1.Container, spec *fleet.SpawnSpec) {
+func (k *Kubernetes) confine(s *corev1.PodSpec, c *corev1.Container, spec *cluster.SpawnSpec) {
 	limits := corev1.ResourceList{}
 	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {
 		limits[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)

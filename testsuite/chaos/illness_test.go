@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // Illnesses: an agent says that it is not well, and works on. What it says of itself comes from its process, which is
@@ -255,7 +255,7 @@ func (x *injector) whole() bool {
 func (in *installation) awaitSlots(t testing.TB) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	const limit = toldBetter + 2*fleet.RestoreStep + 15*time.Second
+	const limit = toldBetter + 2*cluster.RestoreStep + 15*time.Second
 	for missing := "nothing"; missing != ""; {
 		missing = ""
 		seen := in.look(0)

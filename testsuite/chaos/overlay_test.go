@@ -84,11 +84,11 @@ var plantedBugs = map[string][]edit{
 	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`,
 		`case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
 	// Every task is delivered again as if it were idempotent.
-	"run-again": {{"workflows/delivery/delivery.go", `		next := fleet.Redeliver(&d.task.Spec,`, `		spec := d.task.Spec
+	"run-again": {{"workflows/delivery/delivery.go", `		next := task.Redeliver(&d.task.Spec,`, `		spec := d.task.Spec
 		if plants("run-again") {
-			spec.RetrySafety = fleet.Idempotent
+			spec.RetrySafety = api.Idempotent
 		}
-		next := fleet.Redeliver(&spec,`}},
+		next := task.Redeliver(&spec,`}},
 	// A step begins when all but one of those before it are through.
 	"dependency-ignored": {{"job/ledger.go", `		case through >= need:
 `, `		case through >= need || plants("dependency-ignored") && through > 0 && through+1 >= need:
@@ -145,22 +145,22 @@ var plantedBugs = map[string][]edit{
 	"state-not-restored": {{"workflows/delivery/attempt.go", `	if report.Checkpoint != nil {`,
 		`	if report.Checkpoint != nil && !plants("state-not-restored") {`}},
 	// Work is moved off a lost agent that it is to wait for.
-	"mode-ignored": {{"fleet/policystate.go", `(r.Mode == api.LocalRestart || r.spec.Agent != "")`,
+	"mode-ignored": {{"internal/task/policystate.go", `(r.Mode == api.LocalRestart || r.spec.Agent != "")`,
 		`(r.Mode == api.LocalRestart && !plants("mode-ignored") || r.spec.Agent != "")`}},
 	// The window of a policy is counted from the last attempt.
-	"window-from-last": {{"fleet/recovery.go", `	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit]`,
+	"window-from-last": {{"internal/task/recovery.go", `	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit]`,
 		`	if plants("window-from-last") {
 		active[len(active)-limit] = active[len(active)-1]
 	}
 	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit]`}},
 	// Restarts do not count.
-	"restart-uncounted": {{"fleet/policystate.go", `		s.Restarts = keepNewest(append(s.Restarts, at))
+	"restart-uncounted": {{"internal/task/policystate.go", `		s.Restarts = keepNewest(append(s.Restarts, at))
 `, `		if !plants("restart-uncounted") {
 			s.Restarts = keepNewest(append(s.Restarts, at))
 		}
 `}},
 	// A placement that no agent took counts.
-	"blocked-counted": {{"fleet/policystate.go", `n > 0 && !s.Refunded {`,
+	"blocked-counted": {{"internal/task/policystate.go", `n > 0 && !s.Refunded {`,
 		`n > 0 && !s.Refunded && !plants("blocked-counted") {`}},
 	// The agent that was lost is only not preferred.
 	"exclusion-preferred": {{"workflows/delivery/attempt.go", `policy := d.carried.Tally.Policy; policy != nil {`,
@@ -172,7 +172,7 @@ var plantedBugs = map[string][]edit{
 	"allocation-forgotten": {{"hub/register.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 `, `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 		if plants("allocation-forgotten") {
-			a.allocation = &fleet.Allocation{}
+			a.allocation = &api.Allocation{}
 		}
 `}},
 	// Instances do not wait for the services that they require.
@@ -199,7 +199,7 @@ var plantedBugs = map[string][]edit{
 		`			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 `, `			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 			if plants("step-safety-dropped") {
-				task.RetrySafety = fleet.Idempotent
+				task.RetrySafety = api.Idempotent
 			}
 `}},
 	// An element that completed is delivered again.
@@ -246,7 +246,7 @@ var plantedBugs = map[string][]edit{
 	"dead-letter-dropped": {{"workflows/delivery/delivery.go", `	case api.TaskDeadLetter:
 `, `	case api.TaskDeadLetter:
 		if plants("dead-letter-dropped") {
-			return fleet.TaskFailed, next.Why
+			return api.TaskFailed, next.Why
 		}
 `}},
 	// A role goes to another at once.
@@ -344,7 +344,7 @@ var plantedBugs = map[string][]edit{
 		`	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
 `, `	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
 	if i < 0 && plants("unknown-tool-called") {
-		return &fleet.TaskSpec{}, ""
+		return &api.TaskSpec{}, ""
 	}
 `}},
 	// Each call of a tool has a key of its own.
@@ -373,8 +373,8 @@ var plantedBugs = map[string][]edit{
 
 // The bugs of healing share two edits and plantedHealing. A cluster lets healing do whatever it decided.
 var (
-	healingDecided = edit{"workflows/healing.go", `fleet.BoundHealing(fleet.DecideHealing(c,`,
-		`fleet.BoundHealing(plantedHealing(c,`}
+	healingDecided = edit{"workflows/healing.go", `healing.BoundHealing(healing.DecideHealing(c,`,
+		`healing.BoundHealing(plantedHealing(c,`}
 	healingUnchecked = edit{"workflows/cluster/cordons.go", `	if decided == nil {
 		return nil`, `	if decided == nil || plants("healing-overrides") || plants("healing-takes-all") {
 		return nil`}
@@ -397,10 +397,11 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/healing"
 )
 
-func plantedHealing(c *fleet.HealingCase, now time.Time) []fleet.HealingDecision {
+func plantedHealing(c *healing.HealingCase, now time.Time) []api.HealingDecision {
 	switch planted {
 	case "healing-overrides": // what an operator keeps out of service is healing's business too
 		for i := range c.Agents {
@@ -409,15 +410,15 @@ func plantedHealing(c *fleet.HealingCase, now time.Time) []fleet.HealingDecision
 	case "healing-takes-all": // the cluster never has too few, and all are drained
 		c.Members, c.Serving, c.Healthy = 1, c.Serving+100, c.Healthy+100
 	}
-	decisions := fleet.DecideHealing(c, now)
+	decisions := healing.DecideHealing(c, now)
 	for i := range decisions {
-		if d := &decisions[i]; planted == "healing-takes-all" && d.Type == fleet.HealFailover {
-			d.Type = fleet.HealDrain
+		if d := &decisions[i]; planted == "healing-takes-all" && d.Type == api.HealFailover {
+			d.Type = api.HealDrain
 		}
 	}
-	return slices.DeleteFunc(decisions, func(d fleet.HealingDecision) bool {
-		return planted == "healing-blind" && d.Type == fleet.HealDrain ||
-			planted == "healing-forgets" && d.Type == fleet.HealRestore
+	return slices.DeleteFunc(decisions, func(d api.HealingDecision) bool {
+		return planted == "healing-blind" && d.Type == api.HealDrain ||
+			planted == "healing-forgets" && d.Type == api.HealRestore
 	})
 }
 `

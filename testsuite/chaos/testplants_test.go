@@ -43,7 +43,7 @@ var testPlants = map[string][2]string{
 	"source-id-lost":         {"job", "TestIdsOfInstances"},
 	"state-not-restored":     {"workflows/task", "TestTaskTellsTheNextAgent"},
 	"mode-ignored":           {"testsuite/e2e", "TestRecoveryModes"},
-	"window-from-last":       {"fleet", "TestRecoveryWaits"},
+	"window-from-last":       {"internal/task", "TestRecoveryWaits"},
 	"restart-uncounted":      {"testsuite/e2e", "TestRestartsBeginWhenTheyShould"},
 	"blocked-counted":        {"testsuite/e2e", "TestBlockedPlacementCountsNothing"},
 	"exclusion-preferred":    {"testsuite/e2e", "TestBlockedPlacementCountsNothing"},

@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
@@ -37,7 +37,7 @@ func TestACrowdedClusterTellsManyHubs(t *testing.T) {
 		}
 		return string(letters)
 	}
-	var joins [hubs][]fleet.Join
+	var joins [hubs][]cluster.Join
 	for hub := range joins {
 		w := sdkworker.New(temporal, contract.HubQueue(fmt.Sprint("made-up-", hub)), sdkworker.Options{DisableWorkflowWorker: true})
 		w.RegisterActivityWithOptions(func(context.Context, contract.Directive) error { return nil },
@@ -45,7 +45,7 @@ func TestACrowdedClusterTellsManyHubs(t *testing.T) {
 		require.NoError(t, w.Start())
 		defer w.Stop()
 		for range each {
-			joins[hub] = append(joins[hub], fleet.Join{AgentID: "a" + text(62)})
+			joins[hub] = append(joins[hub], cluster.Join{AgentID: "a" + text(62)})
 		}
 	}
 	for range 2 {

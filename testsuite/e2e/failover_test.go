@@ -17,7 +17,8 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -302,7 +303,7 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 		id := b.submit(t, map[string]any{"shard_key": key})
 		got := getTask(t, b.node.URL, id, "20s")
 		require.Equal(t, api.TaskCompleted, got.Status, got.Why)
-		require.Equal(t, view.Shards[fleet.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
+		require.Equal(t, view.Shards[task.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
 	}
 	wire.cut()
 	require.Eventually(t, func() bool { return owned(first) == 6 }, patience, 20*time.Millisecond,
@@ -440,7 +441,7 @@ func TestManualFailoverReachesItsTargetAtAnotherHub(t *testing.T) {
 	record := b.failover(t, from, b.view(t).Member(from).Epoch)
 	require.Equal(t, api.FailoverSucceeded, record.Status, record.Error)
 	require.Equal(t, target, record.TargetAgentID)
-	require.Equal(t, "4 of 4 tasks", fleet.MovedBy(&record))
+	require.Equal(t, "4 of 4 tasks", cluster.MovedBy(&record))
 }
 
 func TestMassLossBrake(t *testing.T) {
@@ -710,19 +711,19 @@ func TestFailoverTargetDiesUnderTheLoad(t *testing.T) {
 	}
 	for _, lost := range []string{from, target} {
 		record := b.failover(t, lost, b.view(t).Member(lost).Epoch)
-		require.Equal(t, "4 of 4 tasks", fleet.MovedBy(&record))
+		require.Equal(t, "4 of 4 tasks", cluster.MovedBy(&record))
 	}
 	require.Empty(t, b.view(t).BrakeHolds)
 }
 
 // event waits for the cluster's first event of a type.
-func (b *bench) event(t *testing.T, kind api.EventType) fleet.Event {
+func (b *bench) event(t *testing.T, kind api.EventType) cluster.Event {
 	t.Helper()
-	var found fleet.Event
+	var found cluster.Event
 	require.Eventually(t, func() bool {
 		answer, err := contract.EventsQuery.Ask(t.Context(), plane.Temporal(t), contract.ClusterWorkflowID(b.cluster),
 			contract.EventsSince{})
-		i := slices.IndexFunc(answer.Events, func(e fleet.Event) bool { return e.Type == kind })
+		i := slices.IndexFunc(answer.Events, func(e cluster.Event) bool { return e.Type == kind })
 		if err != nil || i < 0 {
 			return false
 		}

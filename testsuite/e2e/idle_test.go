@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,6 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -33,12 +33,12 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 	const agents, heartbeats = 100, 12
 	timing := plane.QuickTiming()
 	if *defaultTiming {
-		timing = fleet.DefaultTiming()
+		timing = cluster.DefaultTiming()
 	}
 	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
-	cluster := node.EnsureCluster(t, api.ClusterConfig{})
+	clusterName := node.EnsureCluster(t, api.ClusterConfig{})
 	for range agents {
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("idle")},
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: clusterName, ID: plane.UniqueID("idle")},
 			map[string]agent.Handler{"echo": echo})
 	}
 	require.Eventually(t, func() bool {
@@ -53,7 +53,7 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 		limit := polls() + n
 		require.Eventually(t, func() bool { return polls() >= limit }, 3*time.Minute, 50*time.Millisecond)
 	}
-	ids := []string{contract.ClusterWorkflowID(cluster), contract.HubWorkflowID(node.Hub.ID())}
+	ids := []string{contract.ClusterWorkflowID(clusterName), contract.HubWorkflowID(node.Hub.ID())}
 	events := func() (all []string) {
 		for _, id := range ids {
 			all = append(all, ownEvents(t, id)...)

@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -436,7 +436,7 @@ func TestADrainKnowsKindsOfWork(t *testing.T) {
 	}
 	kinds := byKind(plan)
 	require.Len(t, kinds, 2)
-	require.Equal(t, fleet.DrainsService, kinds["service"].AtDeadline)
+	require.Equal(t, cluster.DrainsService, kinds["service"].AtDeadline)
 	require.True(t, kinds["system"].Ignored)
 	require.Equal(t, []string{a}, c.of("0"), "nothing has moved")
 

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -131,7 +131,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 	view := b.view(t)
 	mine, targets := view.ShardsOf(first), []string{}
 	for i := 0; len(targets) < 8; i++ {
-		if id := fmt.Sprintf("host-%d", i); slices.Contains(mine, fleet.ShardOf(id, 4)) {
+		if id := fmt.Sprintf("host-%d", i); slices.Contains(mine, task.ShardOf(id, 4)) {
 			targets = append(targets, id)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -66,13 +66,13 @@ func (y *yard) open(t *testing.T) {
 
 func (y *yard) Platform() api.Platform { return "yard" }
 
-func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (y *yard) Spawn(_ context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.stillAt != nil {
-		return fleet.Spawned{}, y.stillAt
+		return cluster.Spawned{}, y.stillAt
 	}
-	spawned := fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: y.name, Platform: "yard",
+	spawned := cluster.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: y.name, Platform: "yard",
 		Handle: "h-" + spec.ID, StartedAt: time.Now()}
 	if y.agents[spec.ID] != nil {
 		return spawned, nil
@@ -90,7 +90,7 @@ func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, er
 		Slots: max(1, spec.Slots), Logger: slog.New(slog.DiscardHandler),
 		Metadata: map[string]string{api.MetadataSpawner: y.name, api.MetadataSpawnID: spec.ID}})
 	if err != nil {
-		return fleet.Spawned{}, err
+		return cluster.Spawned{}, err
 	}
 	a.Handle("hold", y.bench.hold(spec.ID))
 	go func() { defer close(s.done); _ = a.Run(ctx) }()
@@ -121,7 +121,7 @@ func (y *yard) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	}
 }
 
-func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, nil }
+func (y *yard) List(context.Context) ([]cluster.Spawned, error) { return nil, nil }
 
 func (y *yard) running() []string {
 	y.mu.Lock()

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -24,14 +24,14 @@ func TestTemporalAway(t *testing.T) {
 	t.Parallel()
 	way := newNetwork()
 	// The hub's patience outlasts the test: whether an agent is lost is not its matter.
-	timing := fleet.Timing{HeartbeatInterval: time.Second, WarningThreshold: time.Minute, FailureThreshold: time.Minute,
+	timing := cluster.Timing{HeartbeatInterval: time.Second, WarningThreshold: time.Minute, FailureThreshold: time.Minute,
 		DisconnectGrace: time.Minute}
 	node := plane.NewNode(t, plane.NodeOptions{DialTemporal: way.dial, Config: hub.Config{Timing: timing}})
 	t.Cleanup(way.heal) // before the node stops
-	cluster := node.EnsureCluster(t, api.ClusterConfig{})
-	w := newWireAgent(t, node.URL, cluster)
+	clusterName := node.EnsureCluster(t, api.ClusterConfig{})
+	w := newWireAgent(t, node.URL, clusterName)
 	w.register(t)
-	id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster})
+	id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": clusterName})
 	a := w.take(t)
 
 	require.Eventually(t, func() bool {
@@ -42,8 +42,8 @@ func TestTemporalAway(t *testing.T) {
 	unready, why := ready(t, node.URL)
 	require.Equal(t, http.StatusServiceUnavailable, unready)
 	require.Contains(t, why.Detail, "hub, gateway cannot reach Temporal")
-	stranger := newWireAgent(t, node.URL, cluster)
-	key := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": plane.UniqueID("key"),
+	stranger := newWireAgent(t, node.URL, clusterName)
+	key := map[string]any{"type": "echo", "cluster": clusterName, "idempotency_key": plane.UniqueID("key"),
 		"payload": secret}
 	var asking sync.WaitGroup
 	for name, c := range map[string]struct {
@@ -56,11 +56,11 @@ func TestTemporalAway(t *testing.T) {
 		"list":     {"GET", "/api/v1/agents/tasks", ""},
 		"cancel":   {"POST", "/api/v1/agents/tasks/" + id + "/cancel", "{}"},
 		"clusters": {"GET", "/api/v1/agents/clusters", ""},
-		"cluster":  {"GET", "/api/v1/agents/clusters/" + cluster, ""},
+		"cluster":  {"GET", "/api/v1/agents/clusters/" + clusterName, ""},
 		"agents":   {"GET", "/api/v1/agents", ""},
 		"create":   {"POST", "/api/v1/agents/clusters", map[string]any{"name": plane.UniqueID("c")}},
 		"register": {"POST", protocol.RegisterPath, map[string]any{"agent_id": stranger.id,
-			"instance_id": stranger.instance, "cluster": cluster, "max_tasks": 1}},
+			"instance_id": stranger.instance, "cluster": clusterName, "max_tasks": 1}},
 	} {
 		asking.Go(func() {
 			begun := time.Now()

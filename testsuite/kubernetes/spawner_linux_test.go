@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/kubernetes"
 )
 
-var spec = fleet.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Resources: api.Resources{CPU: "500m", Memory: "64Mi"},
+var spec = cluster.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Resources: api.Resources{CPU: "500m", Memory: "64Mi"},
 	Kubernetes: api.KubernetesSpawn{PriorityClass: "low"}}
 
 const podName = "mainstay-c-1-0a"
@@ -31,7 +31,7 @@ func (s *Servers) patch(t *testing.T, status string) {
 func (s *Servers) spawnerOf(t *testing.T, account string, change func(o *kubernetes.Options)) *kubernetes.Kubernetes {
 	t.Helper()
 	o := kubernetes.Options{Kubeconfig: s.KubeconfigOf(t, account), Options: spawner.Options{Name: "rack", Image: "agent:1",
-		StopGrace: 2 * time.Second, JoinToken: func(fleet.SpawnSpec) (string, error) { return "token", nil }}}
+		StopGrace: 2 * time.Second, JoinToken: func(cluster.SpawnSpec) (string, error) { return "token", nil }}}
 	if change != nil {
 		change(&o)
 	}
@@ -45,7 +45,7 @@ func TestTheSpawnerInKubernetes(t *testing.T) {
 	s := Start(t)
 	s.StartFakeNodes(t)
 	k := s.spawnerOf(t, "spawner", nil)
-	start := func(t *testing.T, k *kubernetes.Kubernetes) fleet.Spawned {
+	start := func(t *testing.T, k *kubernetes.Kubernetes) cluster.Spawned {
 		t.Helper()
 		spawned, err := k.Spawn(t.Context(), spec)
 		require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestTheSpawnerInKubernetes(t *testing.T) {
 		"the spawner dies between create and start": func(t *testing.T) {
 			dead := s.spawnerOf(t, "spawner", func(o *kubernetes.Options) {
 				template("metadata: {annotations: {held: for its files}}")(o)
-				o.JoinToken = func(fleet.SpawnSpec) (string, error) { return "", errors.New("it is dead") }
+				o.JoinToken = func(cluster.SpawnSpec) (string, error) { return "", errors.New("it is dead") }
 			})
 			_, err := dead.Spawn(t.Context(), spec)
 			require.ErrorContains(t, err, "it is dead")

@@ -13,7 +13,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -23,18 +24,18 @@ func HealIll(t *testing.T, id string, agents int, why string) api.HealingCycleRe
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	one := fleet.HealingCase{Cluster: id, Policy: api.HealingPolicy{}.WithDefaults(), Members: agents,
+	one := healing.HealingCase{Cluster: id, Policy: api.HealingPolicy{}.WithDefaults(), Members: agents,
 		Serving: agents, Braked: true}
 	for i := range agents {
-		one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("a-%04d", i), Status: api.AgentOnline,
-			Health: fleet.MemberHealth{Level: api.HealthCritical, Why: why, Since: time.Now().Add(-time.Hour)}})
+		one.Agents = append(one.Agents, healing.HealingAgent{AgentID: fmt.Sprintf("a-%04d", i), Status: api.AgentOnline,
+			Health: cluster.MemberHealth{Level: api.HealthCritical, Why: why, Since: time.Now().Add(-time.Hour)}})
 	}
 	w := sdkworker.New(Temporal(t), id, sdkworker.Options{})
 	w.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.HealingAction,
 		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 	contract.ExamineFleetActivity.Register(w, func(context.Context, contract.ExamineInput) (contract.Examined, error) {
-		return contract.Examined{Clusters: 1, Agents: agents, Cases: []fleet.HealingCase{one}}, nil
+		return contract.Examined{Clusters: 1, Agents: agents, Cases: []healing.HealingCase{one}}, nil
 	})
 	contract.CountHealingActivity.Register(w, contract.NoAnswer(
 		func(context.Context, api.HealingRecord) error { return nil }))

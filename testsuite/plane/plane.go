@@ -28,11 +28,11 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/devserver"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
@@ -180,8 +180,8 @@ func (o *NodeOptions) temporalFor(t testing.TB) client.Client {
 }
 
 // QuickTiming has the proportions of three held polls and a margin.
-func QuickTiming() fleet.Timing {
-	return fleet.Timing{HeartbeatInterval: 1250 * time.Millisecond, CrowdInterval: 1250 * time.Millisecond,
+func QuickTiming() cluster.Timing {
+	return cluster.Timing{HeartbeatInterval: 1250 * time.Millisecond, CrowdInterval: 1250 * time.Millisecond,
 		WarningThreshold: 2500 * time.Millisecond,
 		FailureThreshold: 3750 * time.Millisecond, DisconnectGrace: 250 * time.Millisecond}
 }
@@ -194,7 +194,7 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 		o.HubID = UniqueID("hub")
 	}
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
-	if o.Config.Timing == (fleet.Timing{}) {
+	if o.Config.Timing == (cluster.Timing{}) {
 		o.Config.Timing = QuickTiming()
 	}
 	o.Config.StateSpacing = cmp.Or(o.Config.StateSpacing, 250*time.Millisecond)

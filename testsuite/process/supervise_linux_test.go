@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // TestSupervisedAgentThatIsKilled kills an agent that runs fenced work: its supervisor proves its death, so the work
@@ -44,7 +44,7 @@ func TestSupervisedAgentThatIsKilled(t *testing.T) {
 		}
 	}
 	require.Equal(t, "proof of death by its supervisor: its process was ended by SIGKILL", lost.Attempts[0].Reason)
-	require.Less(t, lost.Attempts[1].StartedAt.Sub(*lost.Attempts[0].EndedAt), fleet.DefaultTiming().FailureThreshold,
+	require.Less(t, lost.Attempts[1].StartedAt.Sub(*lost.Attempts[0].EndedAt), cluster.DefaultTiming().FailureThreshold,
 		"no lease has to run out")
 	var records struct {
 		Failovers []api.FailoverRecord `json:"failovers"`

@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -25,76 +25,76 @@ import (
 func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
 	second := api.Duration(time.Second)
-	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "healed", DesiredAgents: 3,
+	clusterName := node.EnsureCluster(t, api.ClusterConfig{Name: "healed", DesiredAgents: 3,
 		SelfHealing: api.HealingPolicy{Patience: second, RestoreAfter: second, MaxActions: 10}})
-	spec := api.TaskSpec{Type: "echo", Cluster: cluster}
+	spec := api.TaskSpec{Type: "echo", Cluster: clusterName}
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("orphan"),
 		TaskQueue:             contract.WorkerQueue,
 		TypedSearchAttributes: contract.StartOf("orphan", &spec, 0).Attributes}, contract.TaskWorkflow,
 		contract.TaskInput{TaskID: "orphan", Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 	require.NoError(t, err)
-	pollAsGhost(t, c, cluster)
+	pollAsGhost(t, c, clusterName)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	handlers := map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 		"hang": func(context.Context, *agent.Task) (any, error) { <-hang; return nil, nil },
 	}
-	degraded, stopDegraded := runOwn(t, node, cluster, "h-1", 4, handlers)
-	_, stopSecond := runOwn(t, node, cluster, "h-2", 4, handlers)
-	_, stopWell := runOwn(t, node, cluster, "h-3", 4, handlers)
-	_, stopSpare := runOwn(t, node, cluster, "h-4", 4, handlers)
-	_, stopHung := runOwn(t, node, cluster, "h-5", 1, map[string]agent.Handler{"hang": handlers["hang"]})
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 5 })
-	cycle(t, c, "nothing", contract.HealingCycleInput{Cluster: cluster})
+	degraded, stopDegraded := runOwn(t, node, clusterName, "h-1", 4, handlers)
+	_, stopSecond := runOwn(t, node, clusterName, "h-2", 4, handlers)
+	_, stopWell := runOwn(t, node, clusterName, "h-3", 4, handlers)
+	_, stopSpare := runOwn(t, node, clusterName, "h-4", 4, handlers)
+	_, stopHung := runOwn(t, node, clusterName, "h-5", 1, map[string]agent.Handler{"hang": handlers["hang"]})
+	awaitView(t, c, clusterName, func(v *contract.ClusterView) bool { return v.ServingCount() == 5 })
+	cycle(t, c, "nothing", contract.HealingCycleInput{Cluster: clusterName})
 	save(t, c, contract.HealingCycleWorkflow, "nothing", contract.HealingCycleWorkflowID("nothing"))
 
-	start(t, c, "hung", api.TaskSpec{Type: "hang", Cluster: cluster, Agent: "h-5", BeaconTimeout: second})
+	start(t, c, "hung", api.TaskSpec{Type: "hang", Cluster: clusterName, Agent: "h-5", BeaconTimeout: second})
 	unfit := func(agents ...string) {
-		awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+		awaitView(t, c, clusterName, func(v *contract.ClusterView) bool {
 			return !slices.ContainsFunc(agents, func(id string) bool { return v.Member(id).Health.Fit() })
 		})
 	}
 	unfit("h-5")
 	acted := func(name string, kind api.HealingType, target string) {
 		require.Eventually(t, func() bool {
-			for _, d := range cycle(t, c, name, contract.HealingCycleInput{Cluster: cluster}).Decisions {
+			for _, d := range cycle(t, c, name, contract.HealingCycleInput{Cluster: clusterName}).Decisions {
 				if d.Type == kind && d.TargetID == target && d.Verdict == api.HealAct {
 					return true
 				}
 			}
 			return false
 		}, 60*time.Second, 200*time.Millisecond, "%s %s", kind, target)
-		closed(t, c, contract.HealingActionWorkflowID(cluster, kind, target))
+		closed(t, c, contract.HealingActionWorkflowID(clusterName, kind, target))
 		save(t, c, contract.HealingCycleWorkflow, name, contract.HealingCycleWorkflowID(name))
-		save(t, c, contract.HealingActionWorkflow, name, contract.HealingActionWorkflowID(cluster, kind, target))
+		save(t, c, contract.HealingActionWorkflow, name, contract.HealingActionWorkflowID(clusterName, kind, target))
 	}
-	cycle(t, c, "planned", contract.HealingCycleInput{Cluster: cluster, DryRun: true})
+	cycle(t, c, "planned", contract.HealingCycleInput{Cluster: clusterName, DryRun: true})
 	save(t, c, contract.HealingCycleWorkflow, "planned", contract.HealingCycleWorkflowID("planned"))
 	acted("failover", api.HealFailover, "h-5")
-	closed(t, c, contract.HealingActionWorkflowID(cluster, api.HealReassign, "orphan"))
-	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, api.HealReassign,
+	closed(t, c, contract.HealingActionWorkflowID(clusterName, api.HealReassign, "orphan"))
+	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(clusterName, api.HealReassign,
 		"orphan"))
 	degraded.ReportHealth(0.45, "disk errors")
 	unfit("h-1")
 	acted("drain", api.HealDrain, "h-1")
 	degraded.ReportLevel(api.HealthHealthy, "")
 	acted("restore", api.HealRestore, "h-1")
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name,
+	update(t, c, contract.ClusterWorkflowID(clusterName), contract.TargetsUpdate.Name,
 		contract.TargetsRequest{Add: []string{"host-1"}}) // there is something to spread over the agents
 	for _, stop := range []func(){stopDegraded, stopSecond, stopWell} {
 		stop()
 	}
-	acted("rebalance", api.HealRebalance, cluster)
+	acted("rebalance", api.HealRebalance, clusterName)
 	stopHung() // its handlers hang: it is only told to stop
 	stopSpare()
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+	awaitView(t, c, clusterName, func(v *contract.ClusterView) bool {
 		return v.ServingCount() == 0 && !slices.ContainsFunc(v.Members,
-			func(m fleet.Member) bool { return m.Connected() })
+			func(m cluster.Member) bool { return m.Connected() })
 	})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
-	closed(t, c, contract.ClusterWorkflowID(cluster))
-	save(t, c, contract.ClusterWorkflow, "healed", contract.ClusterWorkflowID(cluster))
+	update(t, c, contract.ClusterWorkflowID(clusterName), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(clusterName))
+	save(t, c, contract.ClusterWorkflow, "healed", contract.ClusterWorkflowID(clusterName))
 }
 
 // TestRecordHealingInParts records a cycle with more to do than one workflow task begins. It only runs when asked.

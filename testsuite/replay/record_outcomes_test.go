@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -31,29 +31,29 @@ func TestRecordOutcomes(t *testing.T) {
 	recordScalingRules(t, c, node, cluster)
 }
 
-func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, cluster string) {
+func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, clusterName string) {
 	t.Helper()
-	start(t, c, "left", api.TaskSpec{Type: "echo", Cluster: cluster})
-	held := []fleet.HeldAttempt{{TaskID: "left"}}
-	epoch := lose(t, c, cluster, "o-1", held)
-	noTarget := contract.FailoverWorkflowID(contract.FailoverID(cluster, "o-1", epoch))
+	start(t, c, "left", api.TaskSpec{Type: "echo", Cluster: clusterName})
+	held := []cluster.HeldAttempt{{TaskID: "left"}}
+	epoch := lose(t, c, clusterName, "o-1", held)
+	noTarget := contract.FailoverWorkflowID(contract.FailoverID(clusterName, "o-1", epoch))
 	require.Eventually(t, func() bool {
 		value, err := c.QueryWorkflow(t.Context(), noTarget, "", contract.FailoverQuery.Name)
 		var r api.FailoverRecord
 		return err == nil && value.Get(&r) == nil && r.Status == api.FailoverNoTarget
 	}, 30*time.Second, 20*time.Millisecond)
-	stop := runAgent(t, node, cluster, "o-2", map[string]agent.Handler{
+	stop := runAgent(t, node, clusterName, "o-2", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil }})
 	defer stop()
 	closed(t, c, noTarget)
 	save(t, c, contract.FailoverWorkflow, "no-target", noTarget)
 
 	t.Log("a task that waits for an agent of its own does not move in time")
-	start(t, c, "stays", api.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
+	start(t, c, "stays", api.TaskSpec{Type: "echo", Cluster: clusterName, Agent: "nobody",
 		ExpiresIn: api.Duration(time.Minute)})
-	in := contract.FailoverInput{Cluster: cluster, FailedAgent: "o-3", Epoch: 1, Trigger: api.TriggerLost,
+	in := contract.FailoverInput{Cluster: clusterName, FailedAgent: "o-3", Epoch: 1, Trigger: api.TriggerLost,
 		Reason: "its connection closed", AnyTarget: true, NoticedAt: time.Now(),
-		Attempts: []fleet.HeldAttempt{{TaskID: "stays", Attempt: 1}}, Timeout: api.Duration(time.Second)}
+		Attempts: []cluster.HeldAttempt{{TaskID: "stays", Attempt: 1}}, Timeout: api.Duration(time.Second)}
 	failed := contract.FailoverWorkflowID(in.ID())
 	var r api.FailoverRecord
 	run(t, c, failed, contract.FailoverWorkflow, in, &r)
@@ -61,10 +61,10 @@ func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, clu
 	save(t, c, contract.FailoverWorkflow, "failed", failed)
 
 	t.Log("a hub is lost with an agent whose task another has")
-	epoch = joinElsewhere(t, c, cluster, "o-4")
-	signal(t, c, cluster, contract.HubLostSignal.Name, contract.HubLost{Hub: "elsewhere", At: time.Now(),
-		Attempts: map[string][]fleet.HeldAttempt{"o-4": held}})
-	lost := contract.FailoverWorkflowID(contract.FailoverID(cluster, "o-4", epoch))
+	epoch = joinElsewhere(t, c, clusterName, "o-4")
+	signal(t, c, clusterName, contract.HubLostSignal.Name, contract.HubLost{Hub: "elsewhere", At: time.Now(),
+		Attempts: map[string][]cluster.HeldAttempt{"o-4": held}})
+	lost := contract.FailoverWorkflowID(contract.FailoverID(clusterName, "o-4", epoch))
 	closed(t, c, lost)
 	require.NoError(t, c.GetWorkflow(t.Context(), lost, "").Get(t.Context(), &r))
 	require.Equal(t, api.TriggerHubLost, r.Trigger)
@@ -95,7 +95,7 @@ func recordHealingOutcomes(t *testing.T, c client.Client, node *plane.Node, clus
 }
 
 // recordScalingRules has scaling take agents of its spawner out: one lost, one to be started anew, and one for good.
-func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, cluster string) {
+func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, clusterName string) {
 	t.Helper()
 	y := &yard{t: t, node: node, agents: map[string]context.CancelFunc{}}
 	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default",
@@ -105,16 +105,16 @@ func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, cluster
 	for i, rule := range []api.ScalingRule{api.RuleRetire, api.RuleRestart, api.RuleReassign} {
 		id := "y-" + string(rule)
 		if rule == api.RuleRetire {
-			lose(t, c, cluster, id, nil)
+			lose(t, c, clusterName, id, nil)
 		} else {
-			_, err = y.Spawn(t.Context(), fleet.SpawnSpec{ID: id, Cluster: cluster})
+			_, err = y.Spawn(t.Context(), cluster.SpawnSpec{ID: id, Cluster: clusterName})
 			require.NoError(t, err)
-			awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id) != nil })
+			awaitView(t, c, clusterName, func(v *contract.ClusterView) bool { return v.Member(id) != nil })
 		}
-		workflowID := contract.ScalingWorkflowID(cluster, int64(i+1))
+		workflowID := contract.ScalingWorkflowID(clusterName, int64(i+1))
 		var r api.ScalingRecord
-		run(t, c, workflowID, contract.ScalingWorkflow, contract.ScalingInput{Cluster: cluster, Number: int64(i + 1),
-			Decision: fleet.ScalingDecision{Change: api.ScaleDown, Count: 1, Current: 1, Rule: rule, Reason: "it is ill"},
+		run(t, c, workflowID, contract.ScalingWorkflow, contract.ScalingInput{Cluster: clusterName, Number: int64(i + 1),
+			Decision: cluster.ScalingDecision{Change: api.ScaleDown, Count: 1, Current: 1, Rule: rule, Reason: "it is ill"},
 			Stops:    []contract.StopAgent{{AgentID: id, Spawner: "yard"}},
 			Spawn:    api.SpawnPolicy{JoinTimeout: api.Duration(10 * time.Second)}}, &r)
 		require.Equal(t, api.ScalingSucceeded, r.Status, r.Error)
@@ -126,21 +126,21 @@ func recordScalingRules(t *testing.T, c client.Client, node *plane.Node, cluster
 }
 
 // joinElsewhere joins an agent at a hub that is not there.
-func joinElsewhere(t *testing.T, c client.Client, cluster, id string) (epoch int64) {
+func joinElsewhere(t *testing.T, c client.Client, clusterName, id string) (epoch int64) {
 	t.Helper()
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.JoinUpdate.Name, contract.JoinRequest{Hub: "elsewhere",
-		Joins: []fleet.Join{{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1}}}})
-	return awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id) != nil }).Member(id).Epoch
+	update(t, c, contract.ClusterWorkflowID(clusterName), contract.JoinUpdate.Name, contract.JoinRequest{Hub: "elsewhere",
+		Joins: []cluster.Join{{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1}}}})
+	return awaitView(t, c, clusterName, func(v *contract.ClusterView) bool { return v.Member(id) != nil }).Member(id).Epoch
 }
 
 // lose joins an agent that is lost then with what it has.
-func lose(t *testing.T, c client.Client, cluster, id string, held []fleet.HeldAttempt) (epoch int64) {
+func lose(t *testing.T, c client.Client, clusterName, id string, held []cluster.HeldAttempt) (epoch int64) {
 	t.Helper()
-	epoch = joinElsewhere(t, c, cluster, id)
-	signal(t, c, cluster, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "elsewhere",
-		Changes: []fleet.Transition{{AgentID: id, Instance: id, Epoch: epoch, Status: api.AgentOffline,
+	epoch = joinElsewhere(t, c, clusterName, id)
+	signal(t, c, clusterName, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "elsewhere",
+		Changes: []cluster.Transition{{AgentID: id, Instance: id, Epoch: epoch, Status: api.AgentOffline,
 			Reason: "its connection closed", At: time.Now(), Attempts: held}}})
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member(id).Status == api.AgentOffline })
+	awaitView(t, c, clusterName, func(v *contract.ClusterView) bool { return v.Member(id).Status == api.AgentOffline })
 	return epoch
 }
 

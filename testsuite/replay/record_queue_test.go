@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -77,7 +77,7 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 			contract.BulkWorkflow, contract.BulkInput{ID: id, Spec: spec, Expected: 1})
 		require.NoError(t, err)
 	}
-	ids := make([]string, fleet.MaxBulkIDs)
+	ids := make([]string, task.MaxBulkIDs)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("nobody-%04d", i)
 	}

@@ -12,8 +12,8 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -30,21 +30,21 @@ type yard struct {
 
 func (y *yard) Platform() api.Platform { return "yard" }
 
-func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+func (y *yard) Spawn(_ context.Context, spec cluster.SpawnSpec) (cluster.Spawned, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.agents[spec.ID] == nil && !y.mute {
 		a, err := agent.New(agent.Options{HubURLs: []string{y.node.URL}, Cluster: spec.Cluster, ID: spec.ID,
 			Metadata: map[string]string{api.MetadataSpawner: "yard", api.MetadataSpawnID: spec.ID}})
 		if err != nil {
-			return fleet.Spawned{}, err
+			return cluster.Spawned{}, err
 		}
 		a.Handle("echo", func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil })
 		ctx, cancel := context.WithCancel(context.Background())
 		y.agents[spec.ID] = cancel
 		go func() { _ = a.Run(ctx) }()
 	}
-	return fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: "yard", Platform: "yard", Handle: "1",
+	return cluster.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: "yard", Platform: "yard", Handle: "1",
 		StartedAt: time.Now()}, nil
 }
 
@@ -58,7 +58,7 @@ func (y *yard) Terminate(_ context.Context, id string, _ bool) error {
 	return nil
 }
 
-func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, nil }
+func (y *yard) List(context.Context) ([]cluster.Spawned, error) { return nil, nil }
 
 // recordScaling records agents that cannot be started for want of a spawner, that are started and stopped, and one that
 // never joins, with a sweep.

@@ -13,9 +13,9 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -28,7 +28,7 @@ func TestRecordSuccessors(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "successors", Config: hub.Config{Timing: plane.QuickTiming()}})
-	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "runs"})
+	clusterName := node.EnsureCluster(t, api.ClusterConfig{Name: "runs"})
 	elected := node.EnsureCluster(t, api.ClusterConfig{Name: "elected", ReplicationMode: api.ActivePassive,
 		RoleLease: api.Duration(1250 * time.Millisecond)})
 	handlers := map[string]agent.Handler{
@@ -42,16 +42,16 @@ func TestRecordSuccessors(t *testing.T) {
 		"echo":  func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 		"large": func(context.Context, *agent.Task) (any, error) { return strings.Repeat("x", 230<<10), nil },
 	}
-	stopFirst := runAgent(t, node, cluster, "v-1", handlers)
-	spec := api.TaskSpec{Type: "hold", Cluster: cluster}
+	stopFirst := runAgent(t, node, clusterName, "v-1", handlers)
+	spec := api.TaskSpec{Type: "hold", Cluster: clusterName}
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("to-target"),
 		TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: "to-target", Spec: spec,
 		Lane: contract.Lane(&spec, 0, false)})
 	require.NoError(t, err)
 	started(t, c, "to-target")
-	stopSecond := runAgent(t, node, cluster, "v-2", handlers)
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Members) == 2 })
-	signal(t, c, cluster, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "v-1",
+	stopSecond := runAgent(t, node, clusterName, "v-2", handlers)
+	awaitView(t, c, clusterName, func(v *contract.ClusterView) bool { return len(v.Members) == 2 })
+	signal(t, c, clusterName, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "v-1",
 		TargetAgentID: "v-2", Reason: "disk is failing"})
 	closed(t, c, contract.TaskWorkflowID("to-target"))
 	save(t, c, contract.TaskWorkflow, "to-target", contract.TaskWorkflowID("to-target"))
@@ -63,10 +63,10 @@ func TestRecordSuccessors(t *testing.T) {
   b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}
 `)
 
-	id := contract.ClusterWorkflowID(cluster)
+	id := contract.ClusterWorkflowID(clusterName)
 	tooMuch := api.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}
 	update(t, c, id, contract.JoinUpdate.Name, contract.JoinRequest{Hub: "nowhere",
-		Joins: []fleet.Join{{AgentID: "greedy", Instance: "1", AgentProfile: tooMuch}}})
+		Joins: []cluster.Join{{AgentID: "greedy", Instance: "1", AgentProfile: tooMuch}}})
 	update(t, c, id, contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{
 		LaneNeeds: api.LaneNeeds{Capabilities: []string{"gpu"}}})
 	stopFirst()

@@ -24,8 +24,8 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -187,7 +187,7 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	view := awaitView(t, c, led, func(*contract.ClusterView) bool { return true })
 	epoch := view.Member("l-2").Epoch
 	signal(t, c, led, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "recorder",
-		Changes: []fleet.Transition{{
+		Changes: []cluster.Transition{{
 			AgentID: "l-2", Instance: view.Member(
 				"l-2").Instance, Epoch: epoch, Status: api.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
 	closed(t, c, contract.FailoverWorkflowID(contract.FailoverID(led, "l-2", epoch)))

@@ -22,7 +22,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -353,7 +353,7 @@ func TestALongHistoryIsContinuedAsNew(t *testing.T) {
 	h.start(func(in *contract.ArrayInput) {
 		state := array.New(1000)
 		b, _ := state.Begin(&in.Definition, time.Now())
-		state.Take(&in.Definition, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptReturned}},
+		state.Take(&in.Definition, "a", b.Number, array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptReturned}},
 			time.Now())
 		in.Carried = &contract.ArrayCarried{State: state, Priority: 2}
 	})
@@ -480,7 +480,7 @@ func failing(in *contract.ArrayInput) {
 		if len(flying) == 0 {
 			break
 		}
-		end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: api.AttemptCompleted}}
+		end := array.End{AttemptEnd: task.AttemptEnd{Outcome: api.AttemptCompleted}}
 		for _, n := range flying[0].Elements {
 			r := api.ElementResult{Number: n, Outcome: api.AttemptCompleted}
 			if n >= 8000 {

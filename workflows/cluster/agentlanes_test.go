@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -25,13 +25,13 @@ func TestClusterOpensAgentLanes(t *testing.T) {
 		return lanes
 	}
 	var joined, early, closed *workflowtest.Answer
-	var known []fleet.OpenLane
+	var known []cluster.OpenLane
 	run.at(time.Second, func() { ask("away") })
 	run.at(2*time.Second, func() { joined = run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(3*time.Second, func() { ask("a") })
 	run.at(4*time.Second, func() {
 		known = lanes().Open
-		require.Equal(t, []fleet.OpenLane{{AgentID: "a", Asked: 1}, {AgentID: "away", Asked: 1}}, known)
+		require.Equal(t, []cluster.OpenLane{{AgentID: "a", Asked: 1}, {AgentID: "away", Asked: 1}}, known)
 		ask("a")
 		early = run.update(contract.CloseAgentLanesUpdate.Name, known[:1])
 	})

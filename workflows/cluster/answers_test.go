@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -41,12 +41,12 @@ func longID(i int) string {
 
 // largest is a cluster with as many members and targets as one may have.
 func largest() contract.ClusterInput {
-	c := &fleet.Cluster{Config: api.ClusterConfig{Name: "default", MaxAgents: api.MaxMembers}.WithDefaults()}
+	c := &cluster.Cluster{Config: api.ClusterConfig{Name: "default", MaxAgents: api.MaxMembers}.WithDefaults()}
 	for i := range api.MaxMembers {
-		c.Members = append(c.Members, fleet.Member{AgentID: longID(i), Instance: longID(-i), Epoch: int64(i + 1),
+		c.Members = append(c.Members, cluster.Member{AgentID: longID(i), Instance: longID(-i), Epoch: int64(i + 1),
 			Hub: "h1", Status: api.AgentOnline, AgentProfile: api.AgentProfile{MaxTasks: 1, Host: longID(i * i)}})
 	}
-	slices.SortFunc(c.Members, func(a, b fleet.Member) int { return strings.Compare(a.AgentID, b.AgentID) })
+	slices.SortFunc(c.Members, func(a, b cluster.Member) int { return strings.Compare(a.AgentID, b.AgentID) })
 	var targets []string
 	for i := range api.MaxTargets {
 		targets = append(targets, longID(-i))
@@ -66,7 +66,7 @@ func TestAnswersFitIntoAWorkflowTask(t *testing.T) {
 		contract.ConfigureUpdate.Name:       contract.ConfigureRequest{ClusterConfig: config},
 		contract.TargetsUpdate.Name:         contract.TargetsRequest{Remove: []string{longID(0)}},
 		contract.RebalanceUpdate.Name:       contract.RebalanceRequest{DryRun: true},
-		contract.CloseAgentLanesUpdate.Name: []fleet.OpenLane{},
+		contract.CloseAgentLanesUpdate.Name: []cluster.OpenLane{},
 		contract.MissUpdate.Name:            contract.Missing{Hub: "h1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -32,7 +32,7 @@ func TestClusterJudgesLossesOverHubs(t *testing.T) {
 	run.at(3*time.Second, func() { first = miss("h1", "a", "b") })
 	run.at(4*time.Second, func() { second = miss("h2", "e", "f") })
 	run.at(5*time.Second, func() {
-		require.Equal(t, []fleet.BrakeHold{{Since: run.view(t).Vanished.EngagedAt, Lost: 4}}, run.view(t).BrakeHolds)
+		require.Equal(t, []cluster.BrakeHold{{Since: run.view(t).Vanished.EngagedAt, Lost: 4}}, run.view(t).BrakeHolds)
 		run.update(contract.ReleaseBrakeUpdate.Name, contract.ReleaseBrakeRequest{})
 	})
 	run.at(6*time.Second, func() {
@@ -59,9 +59,9 @@ func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	var announced []contract.HubLost
-	work := map[string][]fleet.HeldAttempt{}
+	work := map[string][]cluster.HeldAttempt{}
 	for _, agent := range []string{"a", "b", "d"} {
-		work[agent] = []fleet.HeldAttempt{{TaskID: "of-" + agent, Attempt: 1}}
+		work[agent] = []cluster.HeldAttempt{{TaskID: "of-" + agent, Attempt: 1}}
 	}
 	run.RegisterActivityWithOptions(func(_ context.Context, lost contract.HubLost) error {
 		announced = append(announced, lost)
@@ -111,7 +111,7 @@ func TestClusterIgnoresAGoodbyeOfBefore(t *testing.T) {
 		run.at(time.Duration(i+1)*time.Second, func() { run.update(contract.JoinUpdate.Name, join) })
 	}
 	run.at(4*time.Second, func() {
-		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []cluster.Transition{
 			{AgentID: "a", Instance: "a-1", Epoch: 1, Registration: 1, Status: api.AgentOffline, Left: true, At: run.Now()}}})
 	})
 	run.at(5*time.Second, func() {
@@ -135,9 +135,9 @@ func TestClusterReleasesABrakeThatHoldsNobody(t *testing.T) {
 	run.at(4*time.Second, func() {
 		view := run.view(t)
 		require.Len(t, view.BrakeHolds, 1)
-		var changes []fleet.Transition
+		var changes []cluster.Transition
 		for _, agent := range []string{"a", "b", "d"} {
-			changes = append(changes, fleet.Transition{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
+			changes = append(changes, cluster.Transition{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
 				Status: api.AgentOffline, Evidence: api.EvidenceHubLost, At: run.Now()})
 		}
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: changes})
@@ -168,10 +168,10 @@ func TestClusterHoldsNoFailoversForOthers(t *testing.T) {
 	run.at(time.Hour+2*time.Minute, func() {
 		view := run.view(t)
 		require.Len(t, view.BrakeHolds, 1, "three of three")
-		var changes []fleet.Transition
+		var changes []cluster.Transition
 		for _, agent := range []string{"e", "f"} {
 			m := view.Member(agent)
-			changes = append(changes, fleet.Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch,
+			changes = append(changes, cluster.Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch,
 				Status: api.AgentOffline, Reason: "its join token was revoked", At: run.Now()})
 		}
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h2", Changes: changes})

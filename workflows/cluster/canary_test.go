@@ -11,7 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -24,15 +25,15 @@ func TestCanaryIsStartedBesideAndReverted(t *testing.T) {
 	begun := env.Now()
 	config := api.ClusterConfig{Name: "c", DesiredAgents: 1, Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
 		Rollout: &api.RolloutPolicy{Canary: 1}}}.WithDefaults()
-	state := &fleet.Cluster{Config: config}
-	facts := fleet.ScalingFacts{}
-	spawned := func(id string) fleet.Join {
-		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: id, IdleSince: begun})
-		return fleet.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1,
+	state := &cluster.Cluster{Config: config}
+	facts := scaling.ScalingFacts{}
+	spawned := func(id string) cluster.Join {
+		facts.Agents = append(facts.Agents, scaling.AgentActivity{AgentID: id, IdleSince: begun})
+		return cluster.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1,
 			Metadata: map[string]string{api.MetadataSpawner: "s", api.MetadataSpawnID: id}}}
 	}
 	state.Join(spawned("a"), "h", begun)
-	env.RegisterActivityWithOptions(func(string) (fleet.ScalingFacts, error) { return facts, nil },
+	env.RegisterActivityWithOptions(func(string) (scaling.ScalingFacts, error) { return facts, nil },
 		activity.RegisterOptions{Name: contract.ReadScalingActivity.Name})
 	env.RegisterActivityWithOptions(func(contract.Directive) error { return nil },
 		activity.RegisterOptions{Name: contract.DirectActivity.Name})
@@ -53,8 +54,8 @@ func TestCanaryIsStartedBesideAndReverted(t *testing.T) {
 	early := update(2*time.Second, contract.PromoteRolloutUpdate.Name, contract.RunRequest{})
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(contract.JoinUpdate.Name, "", &workflowtest.Answer{},
-			contract.JoinRequest{Hub: "h", HubProcess: "p", Joins: []fleet.Join{spawned(actions[0].Starts[0])}})
-		env.SignalWorkflow(contract.ScaledSignal.Name, fleet.ScalingResult{Number: 1})
+			contract.JoinRequest{Hub: "h", HubProcess: "p", Joins: []cluster.Join{spawned(actions[0].Starts[0])}})
+		env.SignalWorkflow(contract.ScaledSignal.Name, scaling.ScalingResult{Number: 1})
 	}, 3*time.Second)
 	var waiting contract.ClusterView
 	env.RegisterDelayedCallback(func() {

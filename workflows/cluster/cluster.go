@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -37,7 +37,7 @@ func Workflow(ctx workflow.Context, in contract.ClusterInput) error {
 
 // run is one run of a Cluster workflow. All that changes and is carried on is in state and events.
 type run struct {
-	state   fleet.Cluster
+	state   cluster.Cluster
 	created time.Time
 	deleted bool
 	touched bool // another coroutine changed the state since the loop looked

@@ -19,7 +19,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -92,7 +92,7 @@ func (r *clusterRun) view(t *testing.T) contract.ClusterView {
 func joins(hub string, agents ...string) contract.JoinRequest {
 	request := contract.JoinRequest{Hub: hub}
 	for _, a := range agents {
-		request.Joins = append(request.Joins, fleet.Join{AgentID: a, Instance: a + "-1",
+		request.Joins = append(request.Joins, cluster.Join{AgentID: a, Instance: a + "-1",
 			AgentProfile: api.AgentProfile{MaxTasks: 2}})
 	}
 	return request
@@ -110,7 +110,7 @@ func TestClusterMembership(t *testing.T) {
 	})
 	run.at(3*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name,
-			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			contract.MembersChanged{Hub: "h1", Changes: []cluster.Transition{
 				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline, Reason: "gone", At: run.Now()},
 				{AgentID: "b", Instance: "b-0", Epoch: 1, Status: api.AgentOffline, At: run.Now()},
 			}})
@@ -285,9 +285,9 @@ func (r *clusterRun) loseMany(agents, working int) {
 		}
 		r.update(contract.JoinUpdate.Name, joins("h1", ids...))
 		for n, id := range ids {
-			lost := fleet.Transition{AgentID: id, Instance: id + "-1", Epoch: int64(n + 1), Status: api.AgentOffline, At: r.Now()}
+			lost := cluster.Transition{AgentID: id, Instance: id + "-1", Epoch: int64(n + 1), Status: api.AgentOffline, At: r.Now()}
 			if n >= agents-working {
-				lost.Attempts = []fleet.HeldAttempt{{TaskID: "t"}}
+				lost.Attempts = []cluster.HeldAttempt{{TaskID: "t"}}
 			}
 			changed.Changes = append(changed.Changes, lost)
 		}
@@ -385,7 +385,7 @@ func TestClusterManyTransitions(t *testing.T) {
 		}
 		run.at(2*time.Second+time.Duration(i)*time.Millisecond, func() {
 			run.SignalWorkflow(contract.MembersChangedSignal.Name,
-				contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+				contract.MembersChanged{Hub: "h1", Changes: []cluster.Transition{
 					{AgentID: "a", Instance: "a-1", Epoch: 1, Status: status, Reason: fmt.Sprint(i), At: run.Now()}}})
 		})
 	}

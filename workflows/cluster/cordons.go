@@ -7,7 +7,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -35,7 +36,7 @@ func (c cordons) cordon(ctx workflow.Context, req contract.CordonRequest) (contr
 	if m := c.run.state.Member(req.AgentID); m != nil && m.Status == api.AgentOffline {
 		m.Hub = "" // or it would count as connected in maintenance
 	}
-	err := c.run.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx),
+	err := c.run.state.SetCordon(cluster.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx),
 		Reason: req.Reason, Drain: req.Drain})
 	if err != nil {
 		return contract.Cordoned{}, workflows.Refuse("%s", err)
@@ -55,11 +56,11 @@ func (c cordons) uncordon(ctx workflow.Context, req contract.UncordonRequest) (c
 
 // refuseHealing refuses a healing action if the facts of its decision no longer hold. decided is nil for requests from
 // elsewhere.
-func (r *run) refuseHealing(agent, drain string, decided *fleet.HealingCheck) error {
+func (r *run) refuseHealing(agent, drain string, decided *healing.HealingCheck) error {
 	if decided == nil {
 		return nil
 	}
-	if err := fleet.CheckHealing(&r.state, agent, drain, *decided); err != nil {
+	if err := healing.CheckHealing(&r.state, agent, drain, *decided); err != nil {
 		return workflows.Refuse("%s", err)
 	}
 	return nil

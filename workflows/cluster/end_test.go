@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -38,16 +38,16 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 		arg    any
 		// when it is asked to end, after the update; nothing has been answered then
 		end  time.Duration
-		left func(t *testing.T, state *fleet.Cluster) // what the next run must know
+		left func(t *testing.T, state *cluster.Cluster) // what the next run must know
 	}{
 		"an update": {
 			contract.PauseUpdate.Name, contract.PauseRequest{Reason: "an update"}, 500 * time.Millisecond,
-			func(t *testing.T, state *fleet.Cluster) { require.Len(t, state.Pauses, 1) },
+			func(t *testing.T, state *cluster.Cluster) { require.Len(t, state.Pauses, 1) },
 		},
 		"a look at an agent's health": {
 			contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true},
-			fleet.RestoreStep + 2*time.Second,
-			func(t *testing.T, state *fleet.Cluster) {
+			cluster.RestoreStep + 2*time.Second,
+			func(t *testing.T, state *cluster.Cluster) {
 				require.Empty(t, state.Reductions, "it does well, so it has its slots back")
 			},
 		},
@@ -64,7 +64,7 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 					mock.Anything).After(time.Second).Return(nil)
 				run.OnActivity(contract.ReadHealthActivity.Name, mock.Anything,
 					mock.Anything).After(4*time.Second).Return(
-					contract.ReadHealthResult{Agents: map[string]fleet.Health{"a": {Level: api.HealthHealthy}}}, nil)
+					contract.ReadHealthResult{Agents: map[string]cluster.Health{"a": {Level: api.HealthHealthy}}}, nil)
 				var begun *workflowtest.Answer
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 				run.at(10*time.Second, func() { begun = run.update(tt.update, tt.arg) })
@@ -91,17 +91,17 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 func TestClusterLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	lose := func(run *clusterRun, hub, agent, instance string, epoch int64) (string, contract.MembersChanged) {
-		return contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: hub, Changes: []fleet.Transition{
+		return contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: hub, Changes: []cluster.Transition{
 			{AgentID: agent, Instance: instance, Epoch: epoch, Status: api.AgentOffline, At: run.Now()}}}
 	}
 	for name, tt := range map[string]struct {
 		config api.ClusterConfig
-		act    func(run *clusterRun) (check func(t *testing.T, state *fleet.Cluster))
+		act    func(run *clusterRun) (check func(t *testing.T, state *cluster.Cluster))
 	}{
 		"a scaling action": {
 			config: api.ClusterConfig{Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
 				Spawn: api.SpawnPolicy{Spawner: "mine"}}},
-			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
+			act: func(run *clusterRun) func(*testing.T, *cluster.Cluster) {
 				var begun []contract.ScalingInput
 				run.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
 					in contract.ScalingInput) (api.ScalingRecord, error) {
@@ -118,7 +118,7 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 					run.SetCurrentHistoryLength(10_000)
 					run.update(contract.ScaleUpdate.Name, contract.ScaleRequest{To: new(3)})
 				})
-				return func(t *testing.T, state *fleet.Cluster) {
+				return func(t *testing.T, state *cluster.Cluster) {
 					require.NotNil(t, state.Scaling)
 					require.Len(t, state.Scaling.Active, 1)
 					require.Len(t, begun, 1, "the action is begun")
@@ -127,7 +127,7 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 		},
 		"a signal": {
 			config: api.ClusterConfig{ReplicationMode: api.ActivePassive},
-			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
+			act: func(run *clusterRun) func(*testing.T, *cluster.Cluster) {
 				run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(workflow.Context,
 					contract.SyncInput) (api.SyncReport, error) {
 					run.SetCurrentHistoryLength(10_000)
@@ -139,19 +139,19 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 					run.SignalWorkflow(contract.StatesSignal.Name,
 						contract.StatesChanged{Hub: "h1", Digests: []string{"d1", "d2"}})
 				})
-				return func(t *testing.T, state *fleet.Cluster) {
+				return func(t *testing.T, state *cluster.Cluster) {
 					require.Equal(t, api.AgentOffline, state.Member("b").Status, "the signal is taken")
 				}
 			},
 		},
 		"a former hub": {
-			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
+			act: func(run *clusterRun) func(*testing.T, *cluster.Cluster) {
 				run.OnActivity(contract.ReadLoadsActivity.Name, mock.Anything,
 					mock.Anything).After(500*time.Millisecond).Return(map[string]int{}, nil)
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 				run.at(10*time.Second, func() { // the loop reads loads for b's failover
 					name, lost := lose(run, "h1", "b", "b-1", 2)
-					lost.Changes[0].Attempts = []fleet.HeldAttempt{{TaskID: "t"}}
+					lost.Changes[0].Attempts = []cluster.HeldAttempt{{TaskID: "t"}}
 					run.SignalWorkflow(name, lost)
 				})
 				run.at(10*time.Second+100*time.Millisecond, func() { // a moves from h1 to h2, and says goodbye
@@ -163,7 +163,7 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 					left.Changes[0].Left = true
 					run.SignalWorkflow(name, left)
 				})
-				return func(t *testing.T, state *fleet.Cluster) {
+				return func(t *testing.T, state *cluster.Cluster) {
 					require.Empty(t, state.Hubs(), "there is no other hub to wait for")
 					require.Len(t, run.directives(), 1, "h1 is told")
 				}

@@ -7,7 +7,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // eventLog keeps the cluster's newest events. It adds nothing to history: the events follow from the state, which a
@@ -15,8 +15,8 @@ import (
 type eventLog struct {
 	quiet
 	run       *run
-	kept      fleet.EventLog
-	recorded  *fleet.ClusterSnapshot // the state up to which events are recorded
+	kept      cluster.EventLog
+	recorded  *cluster.ClusterSnapshot // the state up to which events are recorded
 	announced contract.Inbox[contract.Announcement]
 }
 
@@ -52,7 +52,7 @@ func (l *eventLog) signalled() bool { return l.announced.Len() > 0 }
 // settle publishes what other workflows announce about the cluster.
 func (l *eventLog) settle(ctx workflow.Context) {
 	l.announced.Take(func(a contract.Announcement) {
-		for _, e := range a.Events[:min(len(a.Events), fleet.MaxEventsKept)] {
+		for _, e := range a.Events[:min(len(a.Events), cluster.MaxEventsKept)] {
 			if e.Time.IsZero() {
 				e.Time = workflow.Now(ctx)
 			}
@@ -64,12 +64,12 @@ func (l *eventLog) settle(ctx workflow.Context) {
 // record publishes the events that led to the present state. It is called after every step.
 func (l *eventLog) record(ctx workflow.Context) {
 	for _, e := range l.run.state.Changes(l.recorded, workflow.Now(ctx)) {
-		l.kept.Add(e, fleet.MaxEventsKept)
+		l.kept.Add(e, cluster.MaxEventsKept)
 	}
 }
 
 // publish publishes an event that the state does not show.
 func (l *eventLog) publish(at time.Time, kind api.EventType, data api.EventData) {
 	data.Cluster = l.run.state.Config.Name
-	l.kept.Add(fleet.Event{Type: kind, Time: at.UTC(), EventData: data}, fleet.MaxEventsKept)
+	l.kept.Add(cluster.Event{Type: kind, Time: at.UTC(), EventData: data}, cluster.MaxEventsKept)
 }

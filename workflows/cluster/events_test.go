@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -42,7 +42,7 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
 	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p",
-		Joins: []fleet.Join{{AgentID: "a", Instance: "i",
+		Joins: []cluster.Join{{AgentID: "a", Instance: "i",
 			AgentProfile: api.AgentProfile{MaxTasks: 1}},
 			{AgentID: "b", Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}}}
 	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins) })
@@ -52,14 +52,14 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 	})
 	r.at(3*time.Second, func() {
 		r.SignalWorkflow(contract.MembersChangedSignal.Name,
-			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			contract.MembersChanged{Hub: "h1", Changes: []cluster.Transition{
 				{AgentID: "a", Instance: "i", Epoch: 1, Status: api.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
 	r.at(15*time.Second, func() {
 		require.Len(t, r.failovers, 1)
 		end := api.FailoverRecord{FailedAgentID: "a", Status: api.FailoverSucceeded}
 		r.SignalWorkflow(contract.AnnounceSignal.Name,
-			contract.Announcement{Events: []fleet.Event{fleet.EndOfFailover(&end)}})
+			contract.Announcement{Events: []cluster.Event{cluster.EndOfFailover(&end)}})
 	})
 	r.at(20*time.Second, func() {
 		lines, answer := r.told(t, contract.EventsSince{After: 4})
@@ -68,7 +68,7 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 			lines[2:])
 		require.EqualValues(t, 9, answer.Seq)
 		r.SignalWorkflow(contract.AnnounceSignal.Name,
-			contract.Announcement{Events: []fleet.Event{{Type: api.EventDrainStarted,
+			contract.Announcement{Events: []cluster.Event{{Type: api.EventDrainStarted,
 				EventData: api.EventData{ID: "default:d", Cluster: "another"}}}})
 	})
 	r.at(21*time.Second, func() {
@@ -87,7 +87,7 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 	r := newCluster(t)
 	r.at(time.Second, func() {
 		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p",
-			Joins: []fleet.Join{{AgentID: "a", Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}}})
+			Joins: []cluster.Join{{AgentID: "a", Instance: "i", AgentProfile: api.AgentProfile{MaxTasks: 1}}}})
 	})
 	r.at(2*time.Second, func() {
 		r.SetContinueAsNewSuggested(true)
@@ -132,7 +132,7 @@ func TestFailoverThatOutlivesARunIsHeardToEnd(t *testing.T) {
 	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	r.at(2*time.Second, func() {
 		r.SignalWorkflow(contract.MembersChangedSignal.Name,
-			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			contract.MembersChanged{Hub: "h1", Changes: []cluster.Transition{
 				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
 	r.at(3*time.Second, func() {

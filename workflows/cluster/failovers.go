@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // failovers starts the failovers of members, and accepts requests by people.
@@ -38,12 +38,12 @@ const (
 // planned is a failover with what its target must have.
 type planned struct {
 	contract.FailoverInput
-	need fleet.FailoverNeed
+	need cluster.FailoverNeed
 }
 
 func (f *failovers) open(ctx workflow.Context, in contract.ClusterInput) {
 	for _, left := range in.IdleFailovers {
-		f.queue = append(f.queue, planned{left, fleet.FailoverNeed{FailedAgent: left.FailedAgent}})
+		f.queue = append(f.queue, planned{left, cluster.FailoverNeed{FailedAgent: left.FailedAgent}})
 	}
 	f.manual, f.evacuated = contract.ManualFailoverSignal.Inbox(ctx), contract.EvacuatedSignal.Inbox(ctx)
 }
@@ -59,7 +59,7 @@ func (f *failovers) settle(ctx workflow.Context) {
 }
 
 // add queues the failover of a member, with the roles that it had.
-func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput) {
+func (f *failovers) add(failed cluster.Member, had held, in contract.FailoverInput) {
 	s := &f.run.state
 	in.Cluster, in.FailedAgent = s.Config.Name, failed.AgentID
 	in.Instance, in.Epoch, in.Hub = failed.Instance, failed.Epoch, failed.Hub
@@ -69,7 +69,7 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
 	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 &&
 		s.Config.ReplicationMode != api.ActiveActive
-	f.queue = append(f.queue, planned{in, fleet.FailoverNeed{FailedAgent: failed.AgentID}})
+	f.queue = append(f.queue, planned{in, cluster.FailoverNeed{FailedAgent: failed.AgentID}})
 }
 
 // ask accepts a request by a person. An impossible request becomes a failover record with the reason, so no signal can
@@ -86,7 +86,7 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 	member := s.Member(request.AgentID)
 	if member == nil {
 		in.NotInCluster = true
-		f.add(fleet.Member{AgentID: request.AgentID}, held{}, in)
+		f.add(cluster.Member{AgentID: request.AgentID}, held{}, in)
 		return
 	}
 	if err := f.run.refuseHealing(request.AgentID, "", request.Healing); err != nil {
@@ -228,7 +228,7 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 	s, in := &f.run.state, &p.FailoverInput
 	mode, strategy, byHand := s.Config.ReplicationMode, s.Config.Selection, in.Trigger == api.TriggerManual
 	anyOther := func() bool {
-		return slices.ContainsFunc(s.Members, func(m fleet.Member) bool {
+		return slices.ContainsFunc(s.Members, func(m cluster.Member) bool {
 			return m.MayHold() && m.AgentID != in.FailedAgent
 		})
 	}
@@ -275,7 +275,7 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		if child.Get(ctx, nil) == nil {
 			return
 		}
-		end := fleet.EndOfFailover(&record)
+		end := cluster.EndOfFailover(&record)
 		log.publish(workflow.Now(ctx), end.Type, end.EventData)
 	})
 }

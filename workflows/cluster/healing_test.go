@@ -8,7 +8,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestClusterChecksHealing(t *testing.T) {
 	t.Parallel()
 	const healings = "default:healing-1"
-	check := func(kind api.HealingType) *fleet.HealingCheck { return &fleet.HealingCheck{Type: kind, Epoch: 1} }
+	check := func(kind api.HealingType) *healing.HealingCheck { return &healing.HealingCheck{Type: kind, Epoch: 1} }
 	cordon := func(drain string) contract.CordonRequest {
 		return contract.CordonRequest{AgentID: "a", Status: api.AgentMaintenance, Drain: drain}
 	}
@@ -78,9 +79,9 @@ func TestClusterChecksHealing(t *testing.T) {
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 				run.at(2*time.Second, func() {
 					run.SignalWorkflow(contract.MembersChangedSignal.Name,
-						contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+						contract.MembersChanged{Hub: "h1", Changes: []cluster.Transition{
 							{AgentID: "a", Instance: "a-1", Epoch: 1, At: run.Now(),
-								Health: &fleet.MemberHealth{Level: level, Since: run.Now()}}}})
+								Health: &cluster.MemberHealth{Level: level, Since: run.Now()}}}})
 					for _, c := range before {
 						run.update(contract.CordonUpdate.Name, c)
 					}

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -253,7 +253,7 @@ func toHub[In any](
 }
 
 // fences names the agents whose id a newer process took; hubs end their older sessions.
-func fences(members []fleet.Member) []contract.Fence {
+func fences(members []cluster.Member) []contract.Fence {
 	var taken []contract.Fence
 	for i := range members {
 		if m := &members[i]; len(m.FencedInstances) > 0 {
@@ -264,7 +264,7 @@ func fences(members []fleet.Member) []contract.Fence {
 }
 
 // cordoned names the agents that hubs give no work.
-func cordoned(cordons []fleet.Cordon) []string {
+func cordoned(cordons []cluster.Cordon) []string {
 	var agents []string
 	for i := range cordons {
 		agents = append(agents, cordons[i].AgentID)

@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -166,7 +166,7 @@ func TestADeadHubHoldsUpNothing(t *testing.T) {
 	run.at(31*time.Second, func() {
 		require.Equal(t, "a", run.view(t).Leader)
 		gone = run.Now()
-		run.gone("a", 1, 0, false, fleet.HeldAttempt{TaskID: "t", Attempt: 1})
+		run.gone("a", 1, 0, false, cluster.HeldAttempt{TaskID: "t", Attempt: 1})
 	})
 	run.deleteAt(5 * time.Minute)
 	run.start(api.ClusterConfig{ReplicationMode: api.ActivePassive})

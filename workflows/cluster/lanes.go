@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -32,7 +32,7 @@ func (l *lanes) handle(ctx workflow.Context) error {
 
 func (l *lanes) signalled() bool { return l.opened.Len() > 0 }
 
-func (l *lanes) closeAgentLanes(ctx workflow.Context, empty []fleet.OpenLane) (contract.AgentLanes, error) {
+func (l *lanes) closeAgentLanes(ctx workflow.Context, empty []cluster.OpenLane) (contract.AgentLanes, error) {
 	l.opened.Take(l.run.state.OpenAgentLane) // what was asked for before must not be closed
 	l.run.state.CloseAgentLanes(empty)
 	l.run.hubs.takeTurn(ctx)
@@ -89,7 +89,7 @@ func (l *lanes) settle(ctx workflow.Context) {
 			Summary:                "which lanes are used",
 		})
 		used, err := contract.UsedLanesActivity.Execute(ctx, contract.UsedLanesInput{
-			Cluster: s.Config.Name, Lanes: due, Since: now.Add(-fleet.LaneIdle)}).Get(ctx)
+			Cluster: s.Config.Name, Lanes: due, Since: now.Add(-cluster.LaneIdle)}).Get(ctx)
 		if err != nil {
 			used = due
 		}

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -68,6 +68,6 @@ func TestClusterRefusesALargeAgent(t *testing.T) {
 	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 	results := joined.Value.(contract.JoinResponse).Results
-	require.Equal(t, fleet.RefusedProfile, results[0].Refused)
+	require.Equal(t, cluster.RefusedProfile, results[0].Refused)
 	require.Empty(t, results[1].Refused, "its neighbour in the batch is a member")
 }

@@ -10,7 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -72,7 +73,7 @@ func TestClusterRestoresLoadWithHealth(t *testing.T) {
 	run.RegisterActivityWithOptions(func(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult,
 		error) {
 		asked++
-		return contract.ReadHealthResult{Agents: map[string]fleet.Health{in.AgentID: {Level: level}}}, nil
+		return contract.ReadHealthResult{Agents: map[string]cluster.Health{in.AgentID: {Level: level}}}, nil
 	}, activity.RegisterOptions{Name: contract.ReadHealthActivity.Name})
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
@@ -97,7 +98,7 @@ func TestClusterRebalances(t *testing.T) {
 	run := newCluster(t)
 	var targets []string
 	for i := 0; len(targets) < 8; i++ { // all in two shards of the four
-		if id := "t-" + string(rune('a'+i%26)) + string(rune('a'+i/26)); fleet.ShardOf(id, 4)%2 == 0 {
+		if id := "t-" + string(rune('a'+i%26)) + string(rune('a'+i/26)); task.ShardOf(id, 4)%2 == 0 {
 			targets = append(targets, id)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -48,19 +48,19 @@ func (m *members) settle(ctx workflow.Context) {
 func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract.JoinResponse, error) {
 	r, now := m.run, workflow.Now(ctx)
 	r.state.HubProcess(req.Hub, req.HubProcess, now)
-	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
+	answer := contract.JoinResponse{Results: make([]cluster.Joined, 0, len(req.Joins))}
 	profiles, texts := r.state.ProfilesSize(), r.state.TextsSize()
 	for i := range req.Joins {
 		j := req.Joins[i]
 		why := r.state.RefuseProfile(&j, &profiles)
-		if why == fleet.RefusedProfiles && !r.state.Grows(&j) {
+		if why == cluster.RefusedProfiles && !r.state.Grows(&j) {
 			why = ""
 		}
 		if why == "" && r.state.Crowded(&j, &texts) {
-			why = fleet.RefusedProfiles
+			why = cluster.RefusedProfiles
 		}
 		if why != "" {
-			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: why})
+			answer.Results = append(answer.Results, cluster.Joined{AgentID: j.AgentID, Refused: why})
 			continue
 		}
 		if was := r.state.Member(j.AgentID); was != nil && was.Instance == j.Instance && was.Registration > 0 &&
@@ -99,7 +99,7 @@ func (m *members) revokeToken(
 
 // declareDead takes a proof of death. Hubs get it with the directive; the agent's hub then ends its session and reports
 // what it had.
-func (m *members) declareDead(ctx workflow.Context, proof fleet.DeathProof) error {
+func (m *members) declareDead(ctx workflow.Context, proof cluster.DeathProof) error {
 	if err := m.run.state.DeclareDead(proof, workflow.Now(ctx)); err != nil {
 		return workflows.Refuse("%s", err)
 	}

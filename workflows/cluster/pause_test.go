@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -33,7 +33,7 @@ func TestClusterPauses(t *testing.T) {
 	})
 	run.at(4*time.Second, func() {
 		require.Len(t, run.directives(), heardBefore, "lanes are served as before")
-		require.Equal(t, fleet.Pauses{{Lane: "cap/arm+gpu", Since: since, Reason: "a newer driver"}},
+		require.Equal(t, cluster.Pauses{{Lane: "cap/arm+gpu", Since: since, Reason: "a newer driver"}},
 			run.view(t).Pauses)
 		run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "all"})
 	})
@@ -87,7 +87,7 @@ func TestClusterPauseIsCarriedOn(t *testing.T) {
 	run.at(2*time.Second, func() { run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "disks"}) })
 	run.at(3*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name,
-			contract.MembersChanged{Hub: "h1", Brake: &fleet.BrakeHold{Hub: "h1", Process: "p", Since: run.Now(),
+			contract.MembersChanged{Hub: "h1", Brake: &cluster.BrakeHold{Hub: "h1", Process: "p", Since: run.Now(),
 				Lost: 4}})
 	})
 	run.at(4*time.Second, func() {

@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -65,7 +65,7 @@ func laneName(lane string) (string, error) {
 	if lane == "" {
 		return "", nil
 	}
-	name, err := fleet.ParseLane(lane)
+	name, err := task.ParseLane(lane)
 	if err != nil {
 		return "", workflows.Refuse("lane %s", err)
 	}

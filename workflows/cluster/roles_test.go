@@ -8,15 +8,15 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // gone reports to the cluster that an agent's session ended.
-func (r *clusterRun) gone(agent string, epoch int64, lease time.Duration, left bool, attempts ...fleet.HeldAttempt) {
+func (r *clusterRun) gone(agent string, epoch int64, lease time.Duration, left bool, attempts ...cluster.HeldAttempt) {
 	remaining := api.Duration(lease)
 	r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
-		Changes: []fleet.Transition{{
+		Changes: []cluster.Transition{{
 			AgentID: agent, Instance: agent + "-1", Epoch: epoch, Status: api.AgentOffline, Reason: "gone", At: r.Now(),
 			Left: left, LeaseRemaining: &remaining, Attempts: attempts}}})
 }
@@ -36,7 +36,7 @@ func TestClusterElection(t *testing.T) {
 	})
 	run.at(10*time.Second, func() {
 		run.gone("a", 1, 3*time.Second, false,
-			fleet.HeldAttempt{TaskID: "t-1", Attempt: 1})
+			cluster.HeldAttempt{TaskID: "t-1", Attempt: 1})
 	})
 	run.at(12*time.Second, func() { require.Empty(t, run.view(t).Leader, "the old leader's lease has not run out") })
 	run.at(14*time.Second, func() {
@@ -65,7 +65,7 @@ func TestClusterElection(t *testing.T) {
 	require.Equal(t, "a", failed.FailedAgent)
 	require.Equal(t, "c", failed.Target)
 	require.True(t, failed.WasLeader)
-	require.Equal(t, []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, failed.Attempts)
+	require.Equal(t, []cluster.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, failed.Attempts)
 	last := run.directives()[len(run.directives())-1]
 	require.Equal(t, "b", last.Leader)
 }
@@ -198,7 +198,7 @@ func TestClusterForgetsALostAgentInMaintenance(t *testing.T) {
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(2*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
-			Changes: []fleet.Transition{{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline,
+			Changes: []cluster.Transition{{AgentID: "a", Instance: "a-1", Epoch: 1, Status: api.AgentOffline,
 				At: run.Now()}}})
 	})
 	cordon := func(status api.AgentStatus) func() {
@@ -231,7 +231,7 @@ func TestClusterHubLost(t *testing.T) {
 	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
 	run.at(3*time.Second, func() {
 		run.SignalWorkflow(contract.HubLostSignal.Name,
-			contract.HubLost{Hub: "h1", At: run.Now(), Attempts: map[string][]fleet.HeldAttempt{
+			contract.HubLost{Hub: "h1", At: run.Now(), Attempts: map[string][]cluster.HeldAttempt{
 				"a": {{TaskID: "t-1", Attempt: 1}}, "b": {{TaskID: "t-2", Attempt: 1}}}})
 	})
 	run.at(4*time.Second, func() {
@@ -243,7 +243,7 @@ func TestClusterHubLost(t *testing.T) {
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, run.failovers, 1)
 	require.Equal(t, api.TriggerHubLost, run.failovers[0].Trigger)
-	require.Equal(t, []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, run.failovers[0].Attempts)
+	require.Equal(t, []cluster.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, run.failovers[0].Attempts)
 }
 
 func TestClusterShards(t *testing.T) {
@@ -311,7 +311,7 @@ func TestAStoppingAgentHasNoRole(t *testing.T) {
 			stops := func(agent string) {
 				view := run.view(t)
 				run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
-					Changes: []fleet.Transition{{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
+					Changes: []cluster.Transition{{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
 						Status: api.AgentStopping, At: run.Now(), LeaseRemaining: new(api.Duration)}}})
 			}
 			hold := func(agent string) bool {

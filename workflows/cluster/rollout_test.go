@@ -11,7 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -24,14 +25,14 @@ func TestRolloutIsRevertedByItsOwnTimer(t *testing.T) {
 	begun := env.Now()
 	config := api.ClusterConfig{Name: "c", DesiredAgents: 2, Scaling: api.ScalingPolicy{Mode: api.ScalingManual,
 		Rollout: &api.RolloutPolicy{AutoRevert: true}}}.WithDefaults()
-	state := &fleet.Cluster{Config: config}
-	facts := fleet.ScalingFacts{}
+	state := &cluster.Cluster{Config: config}
+	facts := scaling.ScalingFacts{}
 	for _, id := range []string{"a", "b"} {
-		state.Join(fleet.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1,
+		state.Join(cluster.Join{AgentID: id, Instance: id, AgentProfile: api.AgentProfile{MaxTasks: 1,
 			Metadata: map[string]string{api.MetadataSpawner: "s", api.MetadataSpawnID: id}}}, "h", begun)
-		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: id, IdleSince: begun})
+		facts.Agents = append(facts.Agents, scaling.AgentActivity{AgentID: id, IdleSince: begun})
 	}
-	env.RegisterActivityWithOptions(func(string) (fleet.ScalingFacts, error) { return facts, nil },
+	env.RegisterActivityWithOptions(func(string) (scaling.ScalingFacts, error) { return facts, nil },
 		activity.RegisterOptions{Name: contract.ReadScalingActivity.Name})
 	var rules []api.ScalingRule
 	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,

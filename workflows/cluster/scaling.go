@@ -10,7 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -24,7 +25,7 @@ type scaler struct {
 	retry time.Time               // when to try again what is blocked; zero: nothing is
 	// look: read the members' loads once, if they decide which members to stop.
 	look   bool
-	scaled contract.Inbox[fleet.ScalingResult]
+	scaled contract.Inbox[scaling.ScalingResult]
 	starts contract.Inbox[contract.SpawnerStarts]
 }
 
@@ -36,16 +37,16 @@ func (s *scaler) open(ctx workflow.Context, _ contract.ClusterInput) {
 func (s *scaler) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
-		handle(ctx, s.run, contract.SpawnUpdate, s.spawn, s.refusal(fleet.MaySpawn)),
+		handle(ctx, s.run, contract.SpawnUpdate, s.spawn, s.refusal(scaling.MaySpawn)),
 		handle(ctx, s.run, contract.TerminateUpdate, s.terminate, s.mayTerminate),
 		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire),
 		handle(ctx, s.run, contract.PromoteRolloutUpdate, contract.NoAnswer(s.promote),
-			s.refusal(fleet.MayPromoteRollout)),
+			s.refusal(scaling.MayPromoteRollout)),
 		handle(ctx, s.run, contract.RevertRolloutUpdate, contract.NoAnswer(s.revert),
-			s.refusal(fleet.MayRevertRollout)))
+			s.refusal(scaling.MayRevertRollout)))
 }
 
-func (s *scaler) refusal(why func(*fleet.Cluster) string) func(contract.RunRequest) error {
+func (s *scaler) refusal(why func(*cluster.Cluster) string) func(contract.RunRequest) error {
 	return func(contract.RunRequest) error {
 		if reason := why(&s.run.state); reason != "" {
 			return workflows.Refuse("%s", reason)
@@ -55,48 +56,48 @@ func (s *scaler) refusal(why func(*fleet.Cluster) string) func(contract.RunReque
 }
 
 func (s *scaler) promote(ctx workflow.Context, req contract.RunRequest) error {
-	fleet.PromoteRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
+	scaling.PromoteRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
 	s.look = true
 	return nil
 }
 
 func (s *scaler) revert(ctx workflow.Context, req contract.RunRequest) error {
-	fleet.RevertRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
+	scaling.RevertRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
 	s.look = true
 	s.run.note(ctx)
 	return nil
 }
 
-func (s *scaler) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
+func (s *scaler) scale(ctx workflow.Context, req contract.ScaleRequest) (cluster.ScalingDecision, error) {
 	if req.To != nil {
-		fleet.ScaleTo(&s.run.state, *req.To)
+		scaling.ScaleTo(&s.run.state, *req.To)
 		s.look = true
 	}
 	return s.choose(ctx, req.Facts), nil
 }
 
 func (s *scaler) spawn(ctx workflow.Context, req contract.RunRequest) (contract.ScalingAsked, error) {
-	return s.asked(ctx, fleet.SpawnOne(&s.run.state, req.By, req.Reason, workflow.Now(ctx))), nil
+	return s.asked(ctx, scaling.SpawnOne(&s.run.state, req.By, req.Reason, workflow.Now(ctx))), nil
 }
 
 func (s *scaler) terminate(ctx workflow.Context, req contract.TerminateRequest) (contract.ScalingAsked, error) {
-	return s.asked(ctx, fleet.TerminateOne(&s.run.state, req.AgentID, req.By, req.Reason, workflow.Now(ctx))), nil
+	return s.asked(ctx, scaling.TerminateOne(&s.run.state, req.AgentID, req.By, req.Reason, workflow.Now(ctx))), nil
 }
 
 func (s *scaler) mayTerminate(req contract.TerminateRequest) error {
-	if reason := fleet.MayTerminate(&s.run.state, req.AgentID); reason != "" {
+	if reason := scaling.MayTerminate(&s.run.state, req.AgentID); reason != "" {
 		return workflows.Refuse("%s", reason)
 	}
 	return nil
 }
 
-func (s *scaler) asked(ctx workflow.Context, decision fleet.ScalingDecision) contract.ScalingAsked {
+func (s *scaler) asked(ctx workflow.Context, decision cluster.ScalingDecision) contract.ScalingAsked {
 	action := s.act(decision, workflow.Now(ctx))
 	return contract.ScalingAsked{Number: action.Number, AgentID: action.Agents[0]}
 }
 
 func (s *scaler) retire(_ workflow.Context, req contract.RetireRequest) error {
-	fleet.Retire(&s.run.state, req.AgentID)
+	scaling.Retire(&s.run.state, req.AgentID)
 	return nil
 }
 
@@ -113,11 +114,11 @@ func (s *scaler) wake() (time.Time, string) { return s.retry, "until agents are 
 
 // settle applies the ends of actions and the starts of spawners.
 func (s *scaler) settle(ctx workflow.Context) {
-	s.scaled.Take(func(result fleet.ScalingResult) {
-		fleet.EndScaling(&s.run.state, result, workflow.Now(ctx))
-		s.look = s.look || fleet.RollsOut(&s.run.state)
+	s.scaled.Take(func(result scaling.ScalingResult) {
+		scaling.EndScaling(&s.run.state, result, workflow.Now(ctx))
+		s.look = s.look || scaling.RollsOut(&s.run.state)
 	})
-	s.starts.Take(func(started contract.SpawnerStarts) { fleet.SpawnerBack(&s.run.state, started.Spawner) })
+	s.starts.Take(func(started contract.SpawnerStarts) { scaling.SpawnerBack(&s.run.state, started.Spawner) })
 }
 
 // decide checks the number of agents after every change and replaces missing ones at once. The sweep brings what
@@ -128,7 +129,7 @@ func (s *scaler) decide(ctx workflow.Context) {
 		s.queue = nil
 		return
 	}
-	if fleet.AdvanceRollout(&s.run.state, workflow.Now(ctx)) {
+	if scaling.AdvanceRollout(&s.run.state, workflow.Now(ctx)) {
 		s.look = true
 		s.run.note(ctx)
 	}
@@ -149,7 +150,7 @@ func (s *scaler) decide(ctx workflow.Context) {
 	if decision.Blocked {
 		s.retry = decision.NextAt
 	}
-	at := fleet.NextRollout(&s.run.state, workflow.Now(ctx))
+	at := scaling.NextRollout(&s.run.state, workflow.Now(ctx))
 	if s.retry.IsZero() || !at.IsZero() && at.Before(s.retry) {
 		s.retry = at
 	}
@@ -157,10 +158,10 @@ func (s *scaler) decide(ctx workflow.Context) {
 }
 
 // choose decides, and queues the actions. It changes the state in one step.
-func (s *scaler) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
+func (s *scaler) choose(ctx workflow.Context, facts *scaling.ScalingFacts) cluster.ScalingDecision {
 	now := workflow.Now(ctx)
 	s.run.state.Scaling.Settle(now)
-	decision := fleet.DecideScaling(&s.run.state, facts, now)
+	decision := scaling.DecideScaling(&s.run.state, facts, now)
 	if decision.Change != api.ScaleNone {
 		s.act(decision, now)
 	}
@@ -168,10 +169,10 @@ func (s *scaler) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.S
 }
 
 // act records the action of a decision, and queues it.
-func (s *scaler) act(decision fleet.ScalingDecision, now time.Time) fleet.ScalingAction {
-	action := fleet.BeginScaling(&s.run.state, decision, s.run.created, now)
+func (s *scaler) act(decision cluster.ScalingDecision, now time.Time) cluster.ScalingAction {
+	action := scaling.BeginScaling(&s.run.state, decision, s.run.created, now)
 	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
-		Spawn: *fleet.SpawnBy(&s.run.state, decision.Rule)}
+		Spawn: *scaling.SpawnBy(&s.run.state, decision.Rule)}
 	if decision.Change == api.ScaleUp {
 		in.Starts = action.Agents
 	} else {
@@ -184,7 +185,7 @@ func (s *scaler) act(decision fleet.ScalingDecision, now time.Time) fleet.Scalin
 	return action
 }
 
-func (s *scaler) read(ctx workflow.Context) (fleet.ScalingFacts, error) {
+func (s *scaler) read(ctx workflow.Context) (scaling.ScalingFacts, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: scalingFactsTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "read what the agents do"})
@@ -208,7 +209,7 @@ func (s *scaler) begin(ctx workflow.Context) {
 			in).GetChildWorkflowExecution().Get(ctx, nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Warn("A scaling action was not begun", "error", err)
-			fleet.EndScaling(&s.run.state, fleet.ScalingResult{Number: in.Number,
+			scaling.EndScaling(&s.run.state, scaling.ScalingResult{Number: in.Number,
 				Failed: "the action was not begun: " + workflows.ReasonOf(err)}, workflow.Now(ctx))
 		}
 	}

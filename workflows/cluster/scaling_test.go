@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -28,7 +28,7 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 		require.Len(t, in.Starts, 2)
 		require.Equal(t, int64(len(at)), in.Number)
 		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(contract.ScaledSignal.Name, fleet.ScalingResult{Number: in.Number, Failed: "no spawner"})
+			env.SignalWorkflow(contract.ScaledSignal.Name, scaling.ScalingResult{Number: in.Number, Failed: "no spawner"})
 		}, 0)
 		return api.ScalingRecord{}, nil
 	})

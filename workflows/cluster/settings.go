@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -65,8 +65,8 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
 	former, tenants := r.state.Config.Scaling.Spawn, r.state.Config.Tenants
-	fleet.Reconfigure(&r.state, next)
-	fleet.RollOut(&r.state, former, workflow.Now(ctx))
+	scaling.Reconfigure(&r.state, next)
+	scaling.RollOut(&r.state, former, workflow.Now(ctx))
 	r.scaling.look = true
 	r.note(ctx)
 	if !slices.Equal(tenants, next.Tenants) {

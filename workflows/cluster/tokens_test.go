@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
@@ -17,14 +17,14 @@ import (
 func TestClusterRevokesAJoinToken(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	with := func(token fleet.JoinToken, agents ...string) contract.JoinRequest {
+	with := func(token cluster.JoinToken, agents ...string) contract.JoinRequest {
 		request := joins("h1", agents...)
 		for i := range request.Joins {
 			request.Joins[i].Token = token
 		}
 		return request
 	}
-	token, other := fleet.JoinToken{ID: "t", MaxUses: 2}, fleet.JoinToken{ID: "other"}
+	token, other := cluster.JoinToken{ID: "t", MaxUses: 2}, cluster.JoinToken{ID: "other"}
 	var joined, kept, resumed, ended, late *workflowtest.Answer
 	run.at(time.Second, func() {
 		joined = run.update(contract.JoinUpdate.Name, with(token, "a", "b", "c"))
@@ -35,7 +35,7 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 	})
 	run.at(3*time.Second, func() {
 		require.Empty(t, run.directives(), "sessions go on")
-		request := with(fleet.JoinToken{ID: "t"}, "a")
+		request := with(cluster.JoinToken{ID: "t"}, "a")
 		request.Joins[0].Resume = true
 		resumed = run.update(contract.JoinUpdate.Name, request)
 	})
@@ -54,11 +54,11 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 		}
 		return list
 	}
-	require.Equal(t, []string{"", "", fleet.RefusedUses}, refusals(joined))
+	require.Equal(t, []string{"", "", cluster.RefusedUses}, refusals(joined))
 	require.Empty(t, kept.Value.(contract.RevokedJoinToken).Agents)
 	require.Equal(t, []string{""}, refusals(resumed))
 	require.Equal(t, []string{"a", "b"}, ended.Value.(contract.RevokedJoinToken).Agents)
-	require.Equal(t, []string{fleet.RefusedRevoked, fleet.RefusedToken}, refusals(late))
+	require.Equal(t, []string{cluster.RefusedRevoked, cluster.RefusedToken}, refusals(late))
 	require.Len(t, run.directives(), 1)
 	require.Equal(t, []string{"t"}, run.directives()[0].EndedTokens)
 	require.True(t, run.directives()[0].Ended("t"))

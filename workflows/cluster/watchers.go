@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // watchers notifies jobs of changes of the members.
@@ -58,7 +58,7 @@ func (w *watchers) settle(ctx workflow.Context) {
 }
 
 // membersDigest changes with all that decides which agents may have an instance of a job.
-func membersDigest(c *fleet.Cluster) uint64 {
+func membersDigest(c *cluster.Cluster) uint64 {
 	if len(c.Watchers) == 0 {
 		return 0
 	}

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 )
 
 // A tenant may have any number of jobs that want an instance on each agent. Temporal takes no more than 2,000 signals
@@ -51,5 +51,5 @@ func TestAClusterTellsABoundedNumberOfJobs(t *testing.T) {
 	run.at(5*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(api.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
-	require.Equal(t, map[string]int{"acme": fleet.MaxWatchers / 2, "beta": 20}, told)
+	require.Equal(t, map[string]int{"acme": cluster.MaxWatchers / 2, "beta": 20}, told)
 }

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 )
@@ -113,7 +113,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	}
 	if !future.IsReady() {
 		report, how := unconfirmed(suspending)
-		d.goesOn(fleet.AttemptEnd{Outcome: api.AttemptLost, At: workflow.Now(ctx)})
+		d.goesOn(task.AttemptEnd{Outcome: api.AttemptLost, At: workflow.Now(ctx)})
 		d.record(number, report, route)
 		return report, how
 	}
@@ -157,7 +157,7 @@ func unconfirmed(suspending bool) (contract.AttemptReport, attemptEnd) {
 // recovery, or the one that a failover by hand chose. The agent's own lane reaches it through whichever hub it has.
 func (d *Delivery) target(ctx workflow.Context) (agent string, within time.Duration) {
 	if recovery := d.task.Spec.EffectiveRecovery(); recovery != nil {
-		if agent, within = fleet.PlacementOf(d.carried.Tally.Policy, recovery, workflow.Now(ctx)); agent != "" {
+		if agent, within = task.PlacementOf(d.carried.Tally.Policy, recovery, workflow.Now(ctx)); agent != "" {
 			return agent, within
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // What a pause took off an agent that does not confirm it was moved, not lost, and does not count as a loss.
@@ -19,7 +19,7 @@ func TestUnconfirmedPauseIsNoLoss(t *testing.T) {
 	report, how := unconfirmed(true)
 	require.Equal(t, attemptUnfinished, how)
 	require.Equal(t, api.AttemptMoved, report.Outcome)
-	next := fleet.Redeliver(&api.TaskSpec{}, "t-1", fleet.Tally{Losses: 3}, report.End())
+	next := task.Redeliver(&api.TaskSpec{}, "t-1", task.Tally{Losses: 3}, report.End())
 	require.Equal(t, api.TaskQueued, next.Status)
 	require.Equal(t, 3, next.Tally.Losses)
 

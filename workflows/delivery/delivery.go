@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 )
@@ -145,7 +145,7 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 			end.AgentID = d.task.Spec.Agent // no other may have had it
 		}
 		d.goesOn(end)
-		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)
+		next := task.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)
 		next = mesh.Reroute(&d.task.Spec, d.routed(), next, end.At)
 		d.carried.Tally = next.Tally
 		if report.Begun {
@@ -169,7 +169,7 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 }
 
 // goesOn keeps until when the agent of an attempt that has ended may go on with it.
-func (d *Delivery) goesOn(end fleet.AttemptEnd) {
+func (d *Delivery) goesOn(end task.AttemptEnd) {
 	if until := end.GoesOnUntil(&d.task.Spec); until.After(d.carried.GoesOnUntil) {
 		d.carried.GoesOnUntil = until
 	}
@@ -177,7 +177,7 @@ func (d *Delivery) goesOn(end fleet.AttemptEnd) {
 
 // pause waits for a backoff or for a person, as next requires after an end of a kind. It returns a final status when
 // the wait ended the task.
-func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind string) (api.TaskStatus, string) {
+func (d *Delivery) pause(ctx workflow.Context, next task.Redelivery, kind string) (api.TaskStatus, string) {
 	d.status, d.why = next.Status, next.Why
 	switch next.Status {
 	case api.TaskRetryWait:
@@ -290,7 +290,7 @@ func (d *Delivery) restart(ctx workflow.Context, why string) {
 		d.carried.Checkpoint, d.carried.CheckpointDigest = nil, "" // it begins anew
 	}
 	d.retry, d.dead, d.carried.LostAt = nil, nil, nil
-	d.carried.Tally = fleet.Tally{Retried: true}
+	d.carried.Tally = task.Tally{Retried: true}
 	d.carried.RoutesSince = d.carried.Deliveries
 	d.carried.WaitingSince = workflow.Now(ctx)
 	d.status, d.why = api.TaskQueued, why

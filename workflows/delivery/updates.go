@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -170,7 +170,7 @@ func (d *Delivery) priority() api.Priority {
 // deliveryPriority is the priority of the present or next delivery: a task that was lost with its agent goes ahead.
 func (d *Delivery) deliveryPriority() api.Priority {
 	if d.lastLost() != nil {
-		return fleet.MovedPriority(d.priority())
+		return task.MovedPriority(d.priority())
 	}
 	return d.priority()
 }

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
 )
@@ -166,7 +166,7 @@ func (e *entity) others(start []api.Instance) (versions []api.JobVersion) {
 
 // announce publishes what has become of deployments since it did so last.
 func (e *entity) announce(ctx workflow.Context) {
-	var events []fleet.Event
+	var events []cluster.Event
 	d := e.job.Definition()
 	for n := range e.job.Deployments {
 		r := &e.job.Deployments[n]
@@ -174,7 +174,7 @@ func (e *entity) announce(ctx workflow.Context) {
 			continue
 		}
 		e.announced[r.Version] = r.Status
-		events = append(events, fleet.Event{Type: api.EventDeployment, Time: workflow.Now(ctx).UTC(),
+		events = append(events, cluster.Event{Type: api.EventDeployment, Time: workflow.Now(ctx).UTC(),
 			EventData: api.EventData{Cluster: d.Cluster, Tenant: d.Tenant, ID: e.job.Name, Outcome: string(r.Status),
 				Reason: strings.TrimSuffix("version "+strconv.Itoa(r.Version)+": "+r.Reason, ": ")}})
 	}

@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
@@ -29,7 +29,7 @@ type instanceScenario struct {
 	changes []string
 	sick    map[int]bool // versions whose instances do not pass
 	defined []string     // the payloads of the instances that were started
-	events  workflowtest.Sent[fleet.Event]
+	events  workflowtest.Sent[cluster.Event]
 	missing []string // required services without a healthy instance
 	looks   int
 }

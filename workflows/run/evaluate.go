@@ -11,7 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
@@ -152,7 +153,7 @@ func (r *run) notTheTurn(ctx workflow.Context, err error) bool {
 	r.turnless++
 	cancelled := r.ledger.Cancel != nil // then the outputs of what has ended still wait
 	r.ledger.Why = "its expressions cannot be evaluated yet: " + workflows.ReasonOf(err)
-	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(fleet.TurnWait(r.id, r.turnless), "until it is its turn"),
+	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(task.TurnWait(r.id, r.turnless), "until it is its turn"),
 		func() bool { return !cancelled && r.ledger.Cancel != nil })
 	return true
 }
@@ -234,7 +235,7 @@ func (r *run) correct(
 		what, why = api.EventStepCorrected, strings.Join(o.Wrong, "; ")
 	}
 	contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(r.in.Plan.Cluster), "",
-		contract.Announcement{Events: []fleet.Event{{Type: what, Time: workflow.Now(ctx).UTC(),
+		contract.Announcement{Events: []cluster.Event{{Type: what, Time: workflow.Now(ctx).UTC(),
 			EventData: api.EventData{Cluster: r.in.Plan.Cluster, Tenant: r.in.Plan.Tenant, ID: r.id, TaskID: e.TaskID,
 				Count: len(e.Corrections), Reason: api.Shorten(why, maxWhy)}}}})
 }

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
@@ -61,7 +61,7 @@ type run struct {
 	changes workflows.Changes // of this run, and of the priorities of its tasks
 
 	defaults      *api.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
-	types         fleet.LaneTypes   // of the cluster, likewise
+	types         cluster.LaneTypes // of the cluster, likewise
 	defaultsUntil time.Time
 
 	admissions contract.Inbox[contract.Admission]

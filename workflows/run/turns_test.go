@@ -18,7 +18,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // desk is a job whose model has two tools.
@@ -89,7 +89,7 @@ func TestTurns(t *testing.T) {
 		`{"text":"done","invocation":{"input_tokens":1}}`}}
 	h := newHarness(t, map[string]agent{"ask": m.play,
 		"ask.0": returns(`{"content":[{"type":"text","text":"T-7"},{"type":"image"},{"type":"text","text":"T-8"}]}`),
-		"ask.4": reports(fleet.ErrorTool, "it is closed")})
+		"ask.4": reports(task.ErrorTool, "it is closed")})
 	h.start(t, head+desk+"  after: {after: [ask], task: {type: echo, payload: \"${steps.ask.output.text}\"}}\n", "")
 	l := h.outcome(t)
 	require.Equal(t, api.RunCompleted, l.Status, l.Why)

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/internal/task"
 )
 
 // TestRecoveryPlacesAttempts is about where the attempts of a task with a recovery go, and when.
@@ -89,7 +89,7 @@ func TestCancelledInstanceMayGoOn(t *testing.T) {
 		Spec:     api.TaskSpec{Type: "echo", Cluster: "default", RetrySafety: api.Fenced, KeepRunning: true},
 		Instance: &api.InstanceOf{Job: "j", Name: "a", Kind: "system"}})
 	require.Equal(t, api.TaskCancelled, run.outcome(t).Status)
-	require.InDelta(t, fleet.UnknownLease, told.GoesOnUntil.Sub(begun), float64(50*time.Millisecond))
+	require.InDelta(t, task.UnknownLease, told.GoesOnUntil.Sub(begun), float64(50*time.Millisecond))
 }
 
 // TestServiceBeginsAgain: work without end begins again when it ends, on its agent, for as long as it takes.
