@@ -216,7 +216,7 @@ var plantedBugs = map[string][]edit{
 		}
 	}
 	if ended == 0 {`, `		case plants("undone-completed"):
-			s.end(n, Completed, "", "")
+			s.end(n, api.ElementCompleted, "", "")
 		default:
 			s.again(n, now)
 		}
@@ -229,7 +229,7 @@ var plantedBugs = map[string][]edit{
 	"bundle-blamed": {{"array/take.go", `		s.halve(d, b, end, now)
 `, `		if plants("bundle-blamed") {
 			for _, n := range b.Elements {
-				s.end(n, DeadLetter, end.Reason, "")
+				s.end(n, api.ElementDeadLetter, end.Reason, "")
 			}
 			return
 		}
