@@ -255,7 +255,7 @@ func (e *evaluation) calls(
 	for i := range calls {
 		bytes += len(calls[i].Arguments)
 	}
-	if answer.Error = job.IsLastTurn(entry, step); answer.Error == "" && bytes > mesh.MaxTalkBytes {
+	if answer.Error = job.WhyNoCalls(entry, step); answer.Error == "" && bytes > mesh.MaxTalkBytes {
 		answer.Error = fmt.Sprintf("its model calls tools with more than %d KiB: have it hand on where large data is",
 			mesh.MaxTalkBytes>>10)
 	} else if answer.Error == "" && e.elements+len(calls) > job.MaxInlineAll {

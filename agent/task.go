@@ -24,7 +24,7 @@ type Task struct {
 	RetrySafety api.RetrySafety
 	// Timeout is how long the handler may run; ctx has the deadline. 0 means no bound.
 	Timeout time.Duration
-	// StopGrace is how long its work has to end once ctx has ended; nil: see fleet.GraceOf.
+	// StopGrace is how long its work has to end once ctx has ended; nil: see api.GraceOf.
 	StopGrace *api.Duration
 	// Checkpoint is the newest checkpoint of an earlier attempt, or nil.
 	Checkpoint json.RawMessage

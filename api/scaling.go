@@ -42,7 +42,7 @@ type ScalingStatus struct {
 	Settings  ScalingPolicy    `json:"settings"`
 }
 
-// ScalingDecision is fleet.ScalingDecision as clients see it.
+// ScalingDecision is cluster.ScalingDecision as clients see it.
 type ScalingDecision struct {
 	At      time.Time   `json:"at"`
 	Change  ScaleChange `json:"change" enum:"none,up,down"`
@@ -54,7 +54,7 @@ type ScalingDecision struct {
 	NextAt  *time.Time  `json:"next_at,omitempty" doc:"When what holds it back ends by itself."`
 }
 
-// Evaluation is fleet.Blocked as clients see it.
+// Evaluation is api.ScalingBlocked as clients see it.
 type Evaluation struct {
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`

@@ -20,7 +20,7 @@ import (
 type trouble struct {
 	Number   int
 	Attempts int        // so far
-	Tally    task.Tally // of fleet.Redeliver
+	Tally    task.Tally // of task.Redeliver
 	Size     int        // of the largest bundle that it may be in; 0: any
 	Suspect  bool       // it may have ended its agents: it is delivered with no other suspect
 	At       time.Time  // not before

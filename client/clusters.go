@@ -7,7 +7,7 @@ import (
 	"mainstay.dev/mainstay/api"
 )
 
-// Settings are settings of a cluster as JSON has them: fields of fleet.ClusterConfig. What is left out is not said.
+// Settings are settings of a cluster as JSON has them: fields of api.ClusterConfig. What is left out is not said.
 type Settings map[string]any
 
 // List lists clusters.

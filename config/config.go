@@ -132,7 +132,7 @@ func blank() *Config {
 }
 
 // fill gives a default to every zero whose meaning is "the default". The hub's timing comes from the hub section, else
-// from agent_cluster, else from fleet.DefaultTiming.
+// from agent_cluster, else from cluster.DefaultTiming.
 func (c *Config) fill() {
 	timing := c.Timing()
 	c.Hub.HeartbeatInterval = api.Duration(timing.HeartbeatInterval)

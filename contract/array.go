@@ -21,7 +21,7 @@ func ArrayOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, 
 type ArrayInput struct {
 	array.Definition
 	Lane string `json:"lane"`
-	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
+	// DeadLetterRetention is the cluster's; zero: api.DefaultDeadLetterRetention.
 	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
 	By                  string       `json:"by,omitempty"`
 	// Step: it is of a step of a run, whose on_failure says what dead letters mean. They are not kept for a retry.

@@ -40,7 +40,7 @@ var (
 	// StopWorkActivity runs on a hub's own queue: the agent is given nothing new, and what it has is listed.
 	StopWorkActivity = Activity[StopWorkInput, StopWorkResult]{"StopWork"}
 	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight. NoSession then has as details
-	// what it had last, as []fleet.HeldAttempt.
+	// what it had last, as []cluster.HeldAttempt.
 	AwaitIdleActivity = Activity[AwaitIdleInput, None]{"AwaitIdle"}
 )
 
@@ -111,7 +111,7 @@ type StopWorkInput struct {
 	IncludeSystem bool `json:"include_system,omitempty"`
 }
 
-// StopWorkResult lists what the agent had when new work stopped, at most fleet.MaxDrainWork of it.
+// StopWorkResult lists what the agent had when new work stopped, at most api.MaxDrainWork of it.
 type StopWorkResult struct {
 	Work []api.DrainWork `json:"work,omitempty"`
 }

@@ -50,7 +50,7 @@ type FailoverInput struct {
 	Shards    []int `json:"shards,omitempty"`
 	// Targets are the deployment targets that move with them.
 	Targets []string `json:"targets,omitempty"`
-	// Attempts were under way on the agent, at most fleet.MaxTransfers of them; Unlisted counts the others.
+	// Attempts were under way on the agent, at most api.MaxTransfers of them; Unlisted counts the others.
 	Attempts []cluster.HeldAttempt `json:"attempts,omitempty"`
 	Unlisted int                   `json:"unlisted,omitempty"`
 	// NoticedAt is when the hub gave the agent up, or the failover was asked for.

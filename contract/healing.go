@@ -165,7 +165,7 @@ func HealingDrainID(clusterName, agent string, at time.Time) string {
 		strings.ToLower(at.UTC().Format("20060102T150405Z")), h.Sum32()))
 }
 
-// AwaitFailoverInput is the input of AwaitFailoverActivity, which answers fleet.FailoverRecord.
+// AwaitFailoverInput is the input of AwaitFailoverActivity, which answers api.FailoverRecord.
 type AwaitFailoverInput struct {
 	Cluster string    `json:"cluster"`
 	AgentID string    `json:"agent_id"`

@@ -25,7 +25,7 @@ type ReduceLoadRequest struct {
 	// Slots, or Factor of its slots (0 to 1); neither: half. At least one slot is left.
 	Slots  int     `json:"slots,omitempty"`
 	Factor float64 `json:"factor,omitempty"`
-	// For is after how long it gets them back, step by step; 0: fleet.DefaultReduceFor.
+	// For is after how long it gets them back, step by step; 0: cluster.DefaultReduceFor.
 	For api.Duration `json:"for,omitempty"`
 	// UntilHealthy gives them back earlier, once its health is good again.
 	UntilHealthy bool   `json:"until_healthy,omitempty"`

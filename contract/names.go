@@ -193,7 +193,7 @@ func AttemptOfActivityID(id string) (key string, number int) {
 	return "", number
 }
 
-// LaneQueue is the task queue of a cluster's lane, by the lane's name (see fleet.ParseLane).
+// LaneQueue is the task queue of a cluster's lane, by the lane's name (see task.ParseLane).
 func LaneQueue(cluster, lane string) string {
 	if lane == task.DefaultLane {
 		return "lane/" + cluster
@@ -225,7 +225,7 @@ func CapabilityLane(cluster string, capabilities []string) string {
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
 func AgentLane(cluster, agent string) string { return LaneQueue(cluster, task.AgentLane(agent)) }
 
-// Lane is the queue where a task waits; see fleet.LaneOf.
+// Lane is the queue where a task waits; see task.LaneOf.
 func Lane(spec *api.TaskSpec, shards int, ownType bool) string {
 	return LaneQueue(spec.Cluster, task.LaneOf(spec, shards, ownType))
 }

@@ -7,7 +7,7 @@ import (
 	"mainstay.dev/mainstay/internal/statesync"
 )
 
-// StateSyncWorkflow makes the states of a cluster's members the same. SyncInput → fleet.SyncReport.
+// StateSyncWorkflow makes the states of a cluster's members the same. SyncInput → api.SyncReport.
 const StateSyncWorkflow = "StateSync"
 
 var (

@@ -16,7 +16,7 @@ type TaskInput struct {
 	TaskID string       `json:"task_id"`
 	Spec   api.TaskSpec `json:"spec"`
 	Lane   string       `json:"lane"`
-	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
+	// DeadLetterRetention is the cluster's; zero: api.DefaultDeadLetterRetention.
 	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
 	// By is who submitted the task; empty: a schedule, or anybody while security is off.
 	By string `json:"by,omitempty"`
@@ -24,7 +24,7 @@ type TaskInput struct {
 	Instance *api.InstanceOf `json:"instance,omitempty"`
 	// Event is the event from outside that started the task, and is told if it dies.
 	Event string `json:"event,omitempty"`
-	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
+	// ResultLimit is how many bytes its result may have; 0: api.MaxPayloadBytes.
 	ResultLimit int `json:"result_limit,omitempty"`
 	// IdempotencyKey is what agents are told as the key of the work; empty: the task's id. DeadlineAt is when its step
 	// or run ends it in any case.
@@ -196,7 +196,7 @@ type RunTaskInput struct {
 	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
 	Elements []api.Element `json:"elements,omitempty"`
 	Element  *int          `json:"element,omitempty"`
-	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
+	// ResultLimit is how many bytes its result may have; 0: api.MaxPayloadBytes.
 	ResultLimit int `json:"result_limit,omitempty"`
 	// Instance says that the task is an instance of a job.
 	Instance *api.InstanceOf `json:"instance,omitempty"`
@@ -290,7 +290,7 @@ func (r *AttemptReport) Attempt(number int) api.Attempt {
 	}
 }
 
-// End is what fleet.Redeliver wants to know of an attempt that brought no result.
+// End is what task.Redeliver wants to know of an attempt that brought no result.
 func (r *AttemptReport) End() task.AttemptEnd {
 	return task.AttemptEnd{
 		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,

@@ -135,7 +135,7 @@ func awkward(r rune) bool {
 const (
 	// MemoConfig is a cluster's configuration.
 	MemoConfig = "config"
-	// MemoTypes are a cluster's fleet.LaneTypes; absent: all types share a lane.
+	// MemoTypes are a cluster's cluster.LaneTypes; absent: all types share a lane.
 	MemoTypes = "types"
 	// MemoCapabilities are a task's required capabilities: they say why it waits.
 	MemoCapabilities = "required_capabilities"
@@ -147,7 +147,7 @@ const (
 	MemoSchedule = "schedule"
 	// MemoBulk is the BulkSpec of a bulk operation, its ids left out.
 	MemoBulk = "bulk"
-	// MemoDigest is fleet.TaskSpec's Digest of a task as it was submitted.
+	// MemoDigest is api.TaskSpec's Digest of a task as it was submitted.
 	MemoDigest = "digest"
 	// MemoStartAt is when a task may first be delivered, if that was not at once.
 	MemoStartAt = "start_at"
@@ -161,7 +161,7 @@ const (
 	MemoHealing = "healing"
 	// MemoTrace is the id of the trace in which a task was submitted, if it is recorded.
 	MemoTrace = "trace"
-	// MemoDeadLetter is a task's newest fleet.DeadLetter, its cause shortened.
+	// MemoDeadLetter is a task's newest api.DeadLetter, its cause shortened.
 	MemoDeadLetter = "dead_letter"
 )
 

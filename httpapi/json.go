@@ -86,7 +86,7 @@ func describeTypes(schemas huma.Registry) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[api.JobDefinition](), reflect.TypeFor[definitionSchema]())
 }
 
-// durationSchema describes fleet.Duration.
+// durationSchema describes api.Duration.
 type durationSchema struct{}
 
 // Schema implements huma.SchemaProvider.
@@ -156,7 +156,7 @@ func (definitionSchema) Schema(huma.Registry) *huma.Schema {
 		Description: "A job's definition; GET /api/v1/schemas/job describes it."}
 }
 
-// prioritySchema describes fleet.Priority: a number or a name.
+// prioritySchema describes api.Priority: a number or a name.
 type prioritySchema struct{}
 
 // Schema implements huma.SchemaProvider.

@@ -55,7 +55,7 @@ type attemptClaims struct {
 	JobInstance *api.InstanceOf `json:"j,omitempty"`
 	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
 	Allocation *api.Allocation `json:"o,omitempty"`
-	// ResultLimit is how many bytes its result may have, or those of a bundle together; 0: fleet.MaxPayloadBytes.
+	// ResultLimit is how many bytes its result may have, or those of a bundle together; 0: api.MaxPayloadBytes.
 	ResultLimit int `json:"r,omitempty"`
 	// StopGrace is how long its work has to end once it was asked to.
 	StopGrace api.Duration `json:"g,omitempty"`

@@ -54,8 +54,8 @@ func NextTurn(e *api.StepEntry) {
 	e.Turns, e.StartedAt = e.Turns+1, begun
 }
 
-// IsLastTurn is why the calls that the model asks for now are not made; empty if they are.
-func IsLastTurn(e *api.StepEntry, s *PlannedStep) string {
+// WhyNoCalls is why the calls that the model asks for now are not made; empty if they are.
+func WhyNoCalls(e *api.StepEntry, s *PlannedStep) string {
 	if e.Turns+1 < s.Turns {
 		return ""
 	}

@@ -107,7 +107,7 @@ func LabelOf(e *api.Envelope, labels map[string]string) map[string]string {
 	return all
 }
 
-// LabelEvent is the label of what events start with the id of the inbound event; see also fleet.LabelCorrelation.
+// LabelEvent is the label of what events start with the id of the inbound event; see also api.LabelCorrelation.
 const LabelEvent = "event"
 
 // ErrTenant is an event, and what it would touch, of two tenants.

@@ -49,8 +49,8 @@ type Sizer interface {
 var ErrRefused = errors.New("refused")
 
 // Environment of a spawned agent, beside what its cluster's scaling.spawn.environment says. MAINSTAY_SPAWNER and
-// MAINSTAY_SPAWN_ID must be in the metadata with which the agent registers (fleet.MetadataSpawner,
-// fleet.MetadataSpawnID); the agent library does that.
+// MAINSTAY_SPAWN_ID must be in the metadata with which the agent registers (api.MetadataSpawner,
+// api.MetadataSpawnID); the agent library does that.
 const (
 	EnvAgentID      = "MAINSTAY_AGENT_ID"
 	EnvCluster      = "MAINSTAY_CLUSTER"

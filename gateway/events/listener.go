@@ -84,7 +84,7 @@ func (l *listener) take() (events []told, missed int64, at string, ended bool) {
 
 // eventFilter is what one listener wants, and may have. It is the one place that decides which events reach it.
 type eventFilter struct {
-	types               []string // prefixes without fleet.EventPrefix, some with @ and a task's type; none: all
+	types               []string // prefixes without api.EventPrefix, some with @ and a task's type; none: all
 	clusters            []string
 	agent, task, tenant string
 }

@@ -70,7 +70,7 @@ func (c *Core) wait(
 	}
 }
 
-// ParseWait reads the parameter wait: huma takes a named integer type such as fleet.Duration for a number.
+// ParseWait reads the parameter wait: huma takes a named integer type such as api.Duration for a number.
 func ParseWait(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

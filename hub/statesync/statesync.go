@@ -315,7 +315,7 @@ func sortedRefs(set map[api.StateRef]bool) []api.StateRef {
 	return slices.SortedFunc(maps.Keys(set), api.StateRef.Compare)
 }
 
-// mostRead bounds the values of one answer of ReadEntries, which is asked for about fleet.StateChunk bytes.
+// mostRead bounds the values of one answer of ReadEntries, which is asked for about statesync.StateChunk bytes.
 const mostRead = 2 * statesync.StateChunk
 
 // ReadEntries reads entries from one agent. It passes on only what was asked for.

@@ -11,6 +11,9 @@ import (
 	"mainstay.dev/mainstay/internal/task"
 )
 
+// StateChunk is the approximate number of bytes of entries in one message.
+const StateChunk = 256 << 10
+
 // HeldLine is a line of a merged manifest, with a holder of the entry.
 type HeldLine struct {
 	api.StateLine

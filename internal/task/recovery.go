@@ -41,7 +41,7 @@ func recoveryWait(p *api.RecoveryPolicy, n int) time.Duration {
 	return min(wait, limit)
 }
 
-// String says how many are allowed.
+// recoveriesAllowed says how many are allowed.
 func recoveriesAllowed(p *api.RecoveryPolicy, what string) string {
 	return fmt.Sprintf("%s in %s", api.Count(*p.Attempts, what), p.Interval)
 }

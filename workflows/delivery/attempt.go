@@ -35,7 +35,7 @@ const (
 type attemptEnd int
 
 const (
-	attemptUnfinished attemptEnd = iota // no result: fleet.Redeliver decides
+	attemptUnfinished attemptEnd = iota // no result: task.Redeliver decides
 	attemptCompleted
 	attemptCancelled
 	attemptExpired

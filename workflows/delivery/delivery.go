@@ -108,7 +108,7 @@ func neededBy(spec *api.TaskSpec, ownType bool) string {
 	return ": it needs one " + strings.Join(needs, " and ")
 }
 
-// Run delivers attempts to the task's lane until one completes or fleet.Redeliver decides to stop. State then says how
+// Run delivers attempts to the task's lane until one completes or task.Redeliver decides to stop. State then says how
 // the task ended. It reports false when it returned before that because the carrier wants to continue as new.
 func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 	d.awaitStart(ctx)
