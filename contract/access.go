@@ -3,7 +3,7 @@ package contract
 import (
 	"time"
 
-	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/internal/access"
 )
 
 // AccessWorkflowID is the id of the one workflow that keeps the API's tokens.

@@ -21,7 +21,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
@@ -30,6 +29,7 @@ import (
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

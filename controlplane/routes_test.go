@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/protocol"
 )
 

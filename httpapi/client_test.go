@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/internal/access"
 )
 
 func proxies(blocks ...string) *Proxies {

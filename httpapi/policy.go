@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gin-gonic/gin"
 
-	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/textfile"
 )

@@ -21,8 +21,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/static"
 )
 

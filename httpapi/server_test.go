@@ -17,9 +17,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/protocol"
 )
 

@@ -21,9 +21,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/access"
 )
 
 const (

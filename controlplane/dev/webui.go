@@ -7,9 +7,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/access"
 )
 
 // webUI serves the Web UI of the embedded Temporal behind the guard of the REST API: who can use it can start any

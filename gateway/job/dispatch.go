@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"time"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

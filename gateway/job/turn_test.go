@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/internal/access"
 )
 
 // A tenant that has many definitions checked at once waits for itself, and no other waits for it.

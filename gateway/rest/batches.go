@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

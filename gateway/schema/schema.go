@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 )

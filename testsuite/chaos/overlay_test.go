@@ -265,7 +265,7 @@ var plantedBugs = map[string][]edit{
 `}},
 	// Whoever has a token sees and touches what is of any tenant.
 	"tenant-unchecked": {
-		{"access/identity.go", `(id.Tenant == "" || id.Tenant == tenant)`,
+		{"internal/access/identity.go", `(id.Tenant == "" || id.Tenant == tenant)`,
 			`(plants("tenant-unchecked") || id.Tenant == "" || id.Tenant == tenant)`},
 		{"gateway/rest/tenant.go", `	own := access.From(ctx).Tenant
 `, `	own := access.From(ctx).Tenant

@@ -23,12 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/pki"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/internal/access"
 )
 
 func TestATokenOfASpawnIsForOneAgent(t *testing.T) {
