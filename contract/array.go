@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/internal/array"
 )
 
 // ArrayWorkflow carries an array: it delivers its elements in bundles.

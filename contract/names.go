@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 )

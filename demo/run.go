@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo/checksum"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/task"
 )
 

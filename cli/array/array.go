@@ -16,9 +16,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/textfile"
 )

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/job"
 )
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/internal/array"
 )
 
 // thawGrace is how long fenced work may still run in a process that was stopped for longer than its lease, from the

@@ -203,7 +203,7 @@ var plantedBugs = map[string][]edit{
 			}
 `}},
 	// An element that completed is delivered again.
-	"element-again": {{"array/take.go", `			s.end(r.Number, api.ElementCompleted, "", "")
+	"element-again": {{"internal/array/take.go", `			s.end(r.Number, api.ElementCompleted, "", "")
 `, `			if plants("element-again") && s.Bundles < 10 {
 				s.again(r.Number, now)
 				continue
@@ -211,7 +211,7 @@ var plantedBugs = map[string][]edit{
 			s.end(r.Number, api.ElementCompleted, "", "")
 `}},
 	// What a bundle does not list counts as done.
-	"undone-completed": {{"array/take.go", `		default:
+	"undone-completed": {{"internal/array/take.go", `		default:
 			s.again(n, now)
 		}
 	}
@@ -223,10 +223,10 @@ var plantedBugs = map[string][]edit{
 	}
 	if ended == 0 {`}},
 	// Elements that may not begin twice are bundled.
-	"elements-bundled": {{"array/array.go", `	return d.Spec.Safety().NeedsPerson()`,
+	"elements-bundled": {{"internal/array/array.go", `	return d.Spec.Safety().NeedsPerson()`,
 		`	return !plants("elements-bundled") && d.Spec.Safety().NeedsPerson()`}},
 	// All elements of a bundle that was lost are blamed for that.
-	"bundle-blamed": {{"array/take.go", `		s.halve(d, b, end, now)
+	"bundle-blamed": {{"internal/array/take.go", `		s.halve(d, b, end, now)
 `, `		if plants("bundle-blamed") {
 			for _, n := range b.Elements {
 				s.end(n, api.ElementDeadLetter, end.Reason, "")
@@ -236,7 +236,7 @@ var plantedBugs = map[string][]edit{
 		s.halve(d, b, end, now)
 `}},
 	// A bundle that was lost is delivered as it was.
-	"never-halved": {{"array/take.go", `	size := max(1, len(b.Elements)/4)
+	"never-halved": {{"internal/array/take.go", `	size := max(1, len(b.Elements)/4)
 `, `	size := max(1, len(b.Elements)/4)
 	if plants("never-halved") {
 		size = len(b.Elements)

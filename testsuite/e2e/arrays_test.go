@@ -20,9 +20,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/internal/array"
 )
 
 // mostInTrouble is how many elements may wait for another attempt: all that are under way, and the 499 that waited when

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/task"
 )
 
