@@ -20,8 +20,8 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // failoverRun is one look at the workflow of a failover; a zero start: there is none.

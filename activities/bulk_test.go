@@ -21,7 +21,7 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // fakeTasks is a Temporal with task workflows in memory. Methods that are not used are nil and panic.

@@ -17,8 +17,8 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // stella_agent_healing_actions_total counts what has ended, stella_agent_healing_cycle_duration_seconds each look.

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/store"
 )

@@ -21,8 +21,8 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // movingTask is a Temporal with one open task, which moves after a time.

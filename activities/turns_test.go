@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // listing is a Temporal that counts the lists of jobs that it is asked for at a time. Each takes until release is closed.

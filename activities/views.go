@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // viewKept is how long the newest view of a cluster is kept.

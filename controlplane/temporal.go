@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // connectLimit bounds the first contact with Temporal.

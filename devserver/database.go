@@ -24,7 +24,7 @@ import (
 	"go.temporal.io/server/schema/sqlite"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // Durability says what an acknowledged write survives.

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/server/common/headers"
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 const (

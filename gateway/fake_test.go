@@ -31,9 +31,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )

@@ -18,10 +18,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )

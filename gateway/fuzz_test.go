@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/agent"
 	"mainstay.dev/mainstay/gateway/array"
 	"mainstay.dev/mainstay/gateway/bulk"
@@ -36,6 +35,7 @@ import (
 	"mainstay.dev/mainstay/gateway/statesync"
 	"mainstay.dev/mainstay/gateway/task"
 	"mainstay.dev/mainstay/gateway/token"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/store"
 )
 

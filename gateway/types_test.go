@@ -8,8 +8,8 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // TestSubmissionsOfATypeThatNobodyHandlesReadTheClusterRarely has many of them within a second, as a backlog does.

@@ -14,8 +14,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // withUnhandled adds tasks of a type that no agent could run when they were last offered.

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // reprieveGraces is how many disconnect graces a held session has to come back after the brake was released. An agent

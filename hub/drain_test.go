@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // An agent that vanishes takes what it has with it: it is not idle.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )

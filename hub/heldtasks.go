@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // readTasks lists the tasks of a cluster's agents that have a session here, the oldest first.

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/control"
 	"mainstay.dev/mainstay/hub/event"
 	"mainstay.dev/mainstay/hub/health"
@@ -30,6 +29,7 @@ import (
 	"mainstay.dev/mainstay/hub/statesync"
 	"mainstay.dev/mainstay/hub/tasklog"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/limit"
 )
 

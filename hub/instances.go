@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"

@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/control"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 const (

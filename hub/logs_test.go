@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/tasklog"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
 )
 

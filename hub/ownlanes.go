@@ -6,9 +6,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // patient never takes an agent's silence for its loss.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 )
 

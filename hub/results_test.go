@@ -16,7 +16,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -10,10 +10,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -6,8 +6,8 @@ import (
 
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/lease"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // activities are the requests of clusters, failovers, drains and gateways to a hub, on its own queue.

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"

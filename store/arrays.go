@@ -14,8 +14,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // Arrays are the arrays of a namespace.

@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/parallel"
 )
 

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"

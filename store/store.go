@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"

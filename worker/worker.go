@@ -17,7 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/array"
 	"mainstay.dev/mainstay/workflows/cluster"

@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // accessEvents is the history length at which Access continues as new: each change has all tokens in it.

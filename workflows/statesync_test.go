@@ -15,7 +15,7 @@ import (
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"

@@ -13,11 +13,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

@@ -15,10 +15,10 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"

@@ -33,10 +33,10 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	rest "mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

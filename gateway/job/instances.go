@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

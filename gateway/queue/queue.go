@@ -11,9 +11,9 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"

@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"

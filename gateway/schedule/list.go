@@ -9,8 +9,8 @@ import (
 	schedulepb "go.temporal.io/api/schedule/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/store"

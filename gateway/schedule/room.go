@@ -11,9 +11,9 @@ import (
 	schedulepb "go.temporal.io/api/schedule/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"

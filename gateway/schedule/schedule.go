@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"

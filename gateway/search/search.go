@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/spelling"

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"google.golang.org/grpc"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // heartbeats takes the first heartbeat of a lease; then another activity holds it.

@@ -10,9 +10,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // unreachable is a Temporal that answers no signal.

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/protocol"
 )

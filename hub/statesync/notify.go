@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"

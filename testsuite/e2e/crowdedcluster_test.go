@@ -14,8 +14,8 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/payload"

@@ -20,7 +20,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )

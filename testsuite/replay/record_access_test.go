@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

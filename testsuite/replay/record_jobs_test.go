@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

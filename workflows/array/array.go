@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
 )

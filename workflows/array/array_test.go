@@ -20,8 +20,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"

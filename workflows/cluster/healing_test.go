@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )

@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // loadsTimeout bounds reading the members' loads, for which an election waits.

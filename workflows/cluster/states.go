@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/workflows"
 )
 

@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // TestVerdicts has an agent check what the schema accepts: what it says is corrected, and nothing begins before it has

@@ -16,7 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // napType is the type of work that takes a millisecond.

@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // queuePlan is how much to measure.

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/job"
 )
 

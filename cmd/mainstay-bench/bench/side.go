@@ -19,7 +19,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // side is one of the two systems that are compared.

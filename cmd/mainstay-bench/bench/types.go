@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // Types is how soon tasks of one type begin while many of another wait for their own agents, of Mainstay and of bare
