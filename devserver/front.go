@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/connlimit"
+	"mainstay.dev/mainstay/internal/connlimit"
 )
 
 const (

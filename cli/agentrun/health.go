@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/connlimit"
+	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/textfile"
 )
 
