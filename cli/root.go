@@ -24,9 +24,9 @@ import (
 	"mainstay.dev/mainstay/cli/service"
 	"mainstay.dev/mainstay/cli/task"
 	"mainstay.dev/mainstay/cli/token"
-	"mainstay.dev/mainstay/controlplane"
-	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo"
+	"mainstay.dev/mainstay/internal/controlplane"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 
 // Main runs this process's command line and returns its exit code. version is the program's.

@@ -19,11 +19,11 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/controlplane"
 	gatewaycluster "mainstay.dev/mainstay/gateway/cluster"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/worker"

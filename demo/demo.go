@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 
 // demoSlots is how many tasks each agent of the demo runs at a time.

@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/healing"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 
 const (

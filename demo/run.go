@@ -12,9 +12,9 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/internal/task"
 )
 

@@ -20,7 +20,7 @@ import (
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/cli/agentrun"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/protocol"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 
 // attack is something that one address sends without end, to use up the control plane.

@@ -21,8 +21,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 
 // gatewayPlan is how to load both sides: with clients that submit one task after the other, for a time.

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/controlplane"
+	"mainstay.dev/mainstay/internal/controlplane"
 )
 
 // exposed lists what others than this machine can reach, as part and address.
