@@ -21,8 +21,8 @@ import (
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/devserver"
 )
 
 func TestGuardBrowsers(t *testing.T) {

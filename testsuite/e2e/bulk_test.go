@@ -21,9 +21,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"

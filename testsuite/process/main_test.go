@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/testsuite/build"
 )
 

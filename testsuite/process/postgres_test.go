@@ -23,8 +23,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/devserver"
-	"mainstay.dev/mainstay/devserver/onpostgres"
+	"mainstay.dev/mainstay/internal/devserver"
+	"mainstay.dev/mainstay/internal/devserver/onpostgres"
 )
 
 // database is a PostgreSQL of a test's own. Its user is mainstay.

@@ -25,9 +25,9 @@ import (
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
+	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/testsuite/freeport"
 )
 

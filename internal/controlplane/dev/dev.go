@@ -22,8 +22,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/internal/controlplane"
+	"mainstay.dev/mainstay/internal/devserver"
 )
 
 // flags is the command line of `dev`.

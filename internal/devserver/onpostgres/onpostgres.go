@@ -20,7 +20,7 @@ import (
 	"go.temporal.io/server/schema"
 	v12 "go.temporal.io/server/schema/postgresql/v12"
 
-	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/internal/devserver"
 )
 
 // connections bounds the open connections to each of the two databases.
