@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/protocol"

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 )
