@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 )
 
 func configCommand(a *app.App) *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 )
 
 // repository is its root, seen from here.

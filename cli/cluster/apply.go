@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 )
 
 // appliedCluster is what came of one cluster of the file.

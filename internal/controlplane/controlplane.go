@@ -23,12 +23,12 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"

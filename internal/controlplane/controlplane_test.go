@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/devserver"
 )

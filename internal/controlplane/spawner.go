@@ -17,9 +17,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/coolify"
 	"mainstay.dev/mainstay/spawner/docker"

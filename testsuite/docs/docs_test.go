@@ -14,9 +14,9 @@ import (
 
 	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/payload"

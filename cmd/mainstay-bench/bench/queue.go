@@ -14,7 +14,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 )
 

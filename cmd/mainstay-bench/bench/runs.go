@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/job"
 )

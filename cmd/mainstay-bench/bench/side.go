@@ -18,7 +18,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 )
 

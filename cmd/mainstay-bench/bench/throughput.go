@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 )
 
 // throughputPlan is how much to measure, and on what.

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/clitest"
-	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/internal/config"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(Command)) }

@@ -18,10 +18,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/config"
 	gatewaycluster "mainstay.dev/mainstay/gateway/cluster"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/healing"
