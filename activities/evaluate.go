@@ -14,9 +14,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 )

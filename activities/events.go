@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/payload"

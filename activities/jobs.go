@@ -8,8 +8,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 )
 

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"

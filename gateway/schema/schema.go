@@ -10,10 +10,10 @@ import (
 
 	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -195,7 +195,7 @@ var plantedBugs = map[string][]edit{
 	"sick-last": {{"job/rollout.go", `old != nil && !j.well(old) {`,
 		`old != nil && !j.well(old) && !plants("sick-last") {`}},
 	// A step's safety does not reach its task.
-	"step-safety-dropped": {{"flow/flow.go",
+	"step-safety-dropped": {{"internal/flow/flow.go",
 		`			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 `, `			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 			if plants("step-safety-dropped") {
@@ -340,7 +340,7 @@ var plantedBugs = map[string][]edit{
 	"call-key-reused": {{"job/correction.go", `	if e.Counts != nil { // else`,
 		`	if e.Counts != nil || plants("call-key-reused") { // else`}},
 	// A model may call tools that its step does not list.
-	"unknown-tool-called": {{"flow/tools.go",
+	"unknown-tool-called": {{"internal/flow/tools.go",
 		`	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
 `, `	i := slices.IndexFunc(s.Tools, func(t api.StepTool) bool { return t.Name == call.Name })
 	if i < 0 && plants("unknown-tool-called") {

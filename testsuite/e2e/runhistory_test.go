@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 )

@@ -27,8 +27,8 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"

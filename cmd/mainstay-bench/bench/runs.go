@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/job"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/internal/flow"
 )
 
 // Each of these takes the memory or the processor of the whole control plane where nothing bounds it.
