@@ -14,9 +14,9 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

@@ -20,7 +20,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/store"
 )
 

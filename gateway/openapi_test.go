@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // validated holds every answer of the server to its own OpenAPI document, so each test of the API tests the document.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 

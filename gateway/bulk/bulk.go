@@ -16,9 +16,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"

@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

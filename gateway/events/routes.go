@@ -13,8 +13,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 type watchInput struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/mesh"
 )
 

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/diagnosis"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"
 )

@@ -3,8 +3,8 @@ package rest
 import (
 	"context"
 
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // API is where resources add their operations.

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -16,8 +16,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"

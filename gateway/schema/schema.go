@@ -11,9 +11,9 @@ import (
 	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/flow"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // TestEveryArrayOfARequestIsBounded walks the bodies of all operations: without a bound, a small request costs much

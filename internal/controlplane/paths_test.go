@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // TestNoSpellingOfAPathGetsPastThePolicies has strangers spell paths so that the check and the router might disagree.

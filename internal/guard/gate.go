@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/connlimit"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // TestAHeldRequestEndsWithItsToken has streams and waits whose token is revoked, expires, or cannot be looked at.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/connlimit"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
 )

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/limit"
 )
 

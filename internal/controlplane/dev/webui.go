@@ -7,9 +7,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/controlplane"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // webUI serves the Web UI of the embedded Temporal behind the guard of the REST API: who can use it can start any

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/internal/httpapi"
 )
 
 // TestBodiesWithoutALengthEndTheConnection sends what a proxy may read as one request and the server as two: a body in
