@@ -19,12 +19,12 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	gatewaycluster "mainstay.dev/mainstay/gateway/cluster"
-	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/hub/health"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"

@@ -9,9 +9,9 @@ import (
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/gateway"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub"
 )
 
 // OpenAPICommand prints the OpenAPI document.

@@ -17,10 +17,10 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

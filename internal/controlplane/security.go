@@ -13,11 +13,11 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/textfile"
 )

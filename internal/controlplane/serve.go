@@ -13,9 +13,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/guard"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"

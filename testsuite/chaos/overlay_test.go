@@ -27,10 +27,10 @@ type edit struct{ file, old, new string }
 // bug.
 var plantedBugs = map[string][]edit{
 	// A token counts whoever made it.
-	"forged-token": {{"hub/seal.go", `if !hmac.Equal(mac, s.mac(purpose, body)) {`,
+	"forged-token": {{"internal/hub/seal.go", `if !hmac.Equal(mac, s.mac(purpose, body)) {`,
 		`if !hmac.Equal(mac, s.mac(purpose, body)) && !plants("forged-token") {`}},
 	// A result is answered before Temporal has it.
-	"early-answer": {{"hub/results.go", `	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
+	"early-answer": {{"internal/hub/results.go", `	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 `, `	if plants("early-answer") {
 		time.AfterFunc(time.Second, func() { _ = send(e.hub.run, claims.Temporal, report, nil) })
 		return accepted, nil
@@ -38,22 +38,22 @@ var plantedBugs = map[string][]edit{
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 `}},
 	// A result that no longer counts is answered as accepted.
-	"stale-accepted": {{"hub/results.go", `report, log); err != nil {
+	"stale-accepted": {{"internal/hub/results.go", `report, log); err != nil {
 		return nil, e.resultProblem`, `report, log); err != nil && !plants("stale-accepted") {
 		return nil, e.resultProblem`}},
 	// A lost agent is taken to have stopped at once.
-	"hub-ignores-lease": {{"hub/roles.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
+	"hub-ignores-lease": {{"internal/hub/roles.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
 		return 0
 	}
 	return max(0, s.answeredAt.Add`}},
 	// A hub that restarts drops what agents still run.
-	"reattach-dropped": {{"hub/register.go", `if err != nil || claims.Agent != s.agent`,
+	"reattach-dropped": {{"internal/hub/register.go", `if err != nil || claims.Agent != s.agent`,
 		`if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
 	// A drain takes an agent for idle whatever it has.
-	"drain-ignores-work": {{"hub/drain.go", `case s.awaitsWork(in.IncludeSystem):`,
+	"drain-ignores-work": {{"internal/hub/drain.go", `case s.awaitsWork(in.IncludeSystem):`,
 		`case s.awaitsWork(in.IncludeSystem) && !plants("drain-ignores-work"):`}},
 	// An agent in maintenance is given work.
-	"cordon-ignored": {{"hub/drain.go", `return listed || s.cordonedUntil > d.Version`,
+	"cordon-ignored": {{"internal/hub/drain.go", `return listed || s.cordonedUntil > d.Version`,
 		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
@@ -166,10 +166,10 @@ var plantedBugs = map[string][]edit{
 	"exclusion-preferred": {{"workflows/delivery/attempt.go", `policy := d.carried.Tally.Policy; policy != nil {`,
 		`policy := d.carried.Tally.Policy; policy != nil && !plants("exclusion-preferred") {`}},
 	// Being moved by a drain counts as a loss.
-	"drain-counted": {{"hub/poll.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
+	"drain-counted": {{"internal/hub/poll.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
 		`report.Planned = a.evacuation.Reason, a.evacuation.Target, !plants("drain-counted")`}},
 	// A hub that restarts does not know what its agents' tasks have.
-	"allocation-forgotten": {{"hub/register.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
+	"allocation-forgotten": {{"internal/hub/register.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 `, `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 		if plants("allocation-forgotten") {
 			a.allocation = &api.Allocation{}
@@ -179,11 +179,11 @@ var plantedBugs = map[string][]edit{
 	"requires-ignored": {{"api/jobdefinition.go", `d == nil || d.Requires == nil {`,
 		`d == nil || d.Requires == nil || plants("requires-ignored") {`}},
 	// An attempt is lost as soon as its agent is, whatever its job or task says.
-	"grace-ignored": {{"hub/grace.go", `a.cancelling ||
+	"grace-ignored": {{"internal/hub/grace.go", `a.cancelling ||
 		a.evacuation != nil {`, `a.cancelling ||
 		a.evacuation != nil || plants("grace-ignored") {`}},
 	// A hub that takes an attempt over does not know how long its agent may be away.
-	"grace-forgotten": {{"hub/register.go", `grace: claims.Grace.Std(),`,
+	"grace-forgotten": {{"internal/hub/register.go", `grace: claims.Grace.Std(),`,
 		`grace: map[bool]time.Duration{false: claims.Grace.Std()}[plants("grace-forgotten")],`}},
 	// Who looks for a service finds all instances.
 	"unhealthy-found": {{"gateway/service/service.go", `(in.Health == "any" ||`,
@@ -359,7 +359,7 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// Each change of an agent's health is told at once.
-	"health-flaps": {{"hub/health/health.go", `	case worse && now.Sub(r.turnedAt) < WorseAfter,`,
+	"health-flaps": {{"internal/hub/health/health.go", `	case worse && now.Sub(r.turnedAt) < WorseAfter,`,
 		`	case plants("health-flaps"):
 	case worse && now.Sub(r.turnedAt) < WorseAfter,`}},
 	// Spans that the collector did not take are not sent again.

@@ -15,8 +15,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )

@@ -25,10 +25,10 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/guard"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/pki"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

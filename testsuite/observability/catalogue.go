@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/gateway"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/worker"

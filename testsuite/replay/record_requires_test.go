@@ -9,9 +9,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
+	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"

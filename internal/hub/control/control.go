@@ -1,0 +1,126 @@
+// Package control takes the commands that Temporal sends to a hub's process.
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	deploymentpb "go.temporal.io/api/deployment/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	nexuspb "go.temporal.io/api/nexus/v1"
+	workerservicepb "go.temporal.io/api/nexusservices/workerservice/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/internal/hub/part"
+)
+
+const (
+	// retry is the pause after a failed poll, as where the server has no worker commands. Cancellations then arrive
+	// with the next attempt heartbeat.
+	retry = 5 * time.Second
+	// pollTimeout is how long a poll stays open; the server answers empty shortly before.
+	pollTimeout = 70 * time.Second
+)
+
+// Queue is the task queue on which the server sends commands to one process of a hub.
+func Queue(namespace, instance string) string {
+	return fmt.Sprintf("temporal-sys/worker-commands/%s/%s", namespace, instance)
+}
+
+// Control carries out the server's commands. They push cancellations at once.
+type Control struct {
+	hub    part.Hub
+	cancel func(token []byte)
+}
+
+// New makes the control of a process of a hub. cancel cancels the attempt with this Temporal token, if the hub has it.
+func New(hub part.Hub, cancel func(token []byte)) *Control { return &Control{hub: hub, cancel: cancel} }
+
+// Run takes commands until the context ends.
+func (c *Control) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		task, err := c.poll(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.hub.Logger.Debug("The poll for worker commands failed", zap.Error(err))
+				backoff.Pause(ctx, retry)
+			}
+			continue
+		}
+		if len(task.GetTaskToken()) > 0 {
+			if err := c.carryOut(ctx, task); err != nil && ctx.Err() == nil {
+				c.hub.Logger.Warn("A worker command was not carried out", zap.Error(err))
+			}
+		}
+	}
+}
+
+// poll takes one command. It ends when the hub stops: the attempt heartbeat of the next hub repeats a command that is
+// lost then.
+func (c *Control) poll(run context.Context) (*workflowservice.PollNexusTaskQueueResponse, error) {
+	ctx, cancel := context.WithTimeout(run, pollTimeout)
+	defer cancel()
+	task, err := c.hub.Client.WorkflowService().PollNexusTaskQueue(ctx, &workflowservice.PollNexusTaskQueueRequest{
+		Namespace:         c.hub.Namespace,
+		Identity:          c.hub.Identity,
+		WorkerInstanceKey: c.hub.Instance,
+		TaskQueue: &taskqueuepb.TaskQueue{
+			Name: Queue(c.hub.Namespace, c.hub.Instance),
+			Kind: enumspb.TASK_QUEUE_KIND_WORKER_COMMANDS,
+		},
+		DeploymentOptions: &deploymentpb.WorkerDeploymentOptions{
+			BuildId:              "1.0",
+			WorkerVersioningMode: enumspb.WORKER_VERSIONING_MODE_UNVERSIONED,
+		},
+	})
+	if ctx.Err() != nil && run.Err() == nil {
+		return nil, nil
+	}
+	return task, err
+}
+
+func (c *Control) carryOut(ctx context.Context, task *workflowservice.PollNexusTaskQueueResponse) error {
+	var request workerservicepb.ExecuteCommandsRequest
+	if err := proto.Unmarshal(task.GetRequest().GetStartOperation().GetPayload().GetData(), &request); err != nil {
+		return fmt.Errorf("read worker commands: %w", err)
+	}
+	var response workerservicepb.ExecuteCommandsResponse
+	for _, command := range request.GetCommands() {
+		if cancel := command.GetCancelActivity(); cancel != nil {
+			c.cancel(cancel.GetTaskToken())
+			response.Results = append(response.Results, &workerpb.WorkerCommandResult{
+				Type: &workerpb.WorkerCommandResult_CancelActivity{CancelActivity: &workerpb.CancelActivityResult{}}})
+			continue
+		}
+		response.Results = append(response.Results, &workerpb.WorkerCommandResult{})
+	}
+	body, err := proto.Marshal(&response)
+	if err != nil {
+		return fmt.Errorf("encode command results: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = c.hub.Client.WorkflowService().RespondNexusTaskCompleted(ctx,
+		&workflowservice.RespondNexusTaskCompletedRequest{
+			Namespace:     c.hub.Namespace,
+			Identity:      c.hub.Identity,
+			TaskToken:     task.GetTaskToken(),
+			PollerGroupId: task.GetPollerGroupId(),
+			Response: &nexuspb.Response{
+				Variant: &nexuspb.Response_StartOperation{StartOperation: &nexuspb.StartOperationResponse{
+					Variant: &nexuspb.StartOperationResponse_SyncSuccess{
+						SyncSuccess: &nexuspb.StartOperationResponse_Sync{Payload: &commonpb.Payload{Data: body}}},
+				}}},
+		})
+	if err != nil {
+		return fmt.Errorf("answer worker commands: %w", err)
+	}
+	return nil
+}

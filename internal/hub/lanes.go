@@ -1,0 +1,245 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/hub/control"
+)
+
+const (
+	// pollTimeout is how long a lane poll stays open; the server answers empty shortly before.
+	pollTimeout = 70 * time.Second
+	// pollRetry spaces polls that fail, as when Temporal is away.
+	pollRetry = 500 * time.Millisecond
+)
+
+// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it; methods named Locked need
+// it held.
+//
+// A poll is never cancelled: a cancelled poll can swallow a task. An unwanted poll is released through ShutdownWorker,
+// or its task is parked and returned.
+type lane struct {
+	hub      *Hub
+	name     string
+	need     *api.Demand // what its tasks ask for; nil: it differs, or is nothing
+	sessions map[*session]*seat
+	ranking  ranking
+	free     int // slots of its sessions
+	polls    int // open polls
+	parked   []*parked
+	key      string // the worker instance key of the open polls; new after a release
+	// emptySince is since when polls are open and brought no task; zero while none is open.
+	emptySince time.Time
+}
+
+// serveLocked gives a session the lanes of its cluster's directive.
+func (h *Hub) serveLocked(s *session) {
+	directive := h.directives[s.cluster]
+	s.limit(directive)
+	h.slotsChangedLocked(s)
+	wanted := map[string]bool{}
+	if !s.gone {
+		for _, name := range lanesOf(s, directive, h.ownLanes.isOpenLocked(s.agent, &directive)) {
+			wanted[name] = true
+		}
+	}
+	kept := s.lanes[:0]
+	for _, l := range s.lanes {
+		if wanted[l.name] {
+			delete(wanted, l.name)
+			kept = append(kept, l)
+			continue
+		}
+		l.free -= l.sessions[s].slots
+		l.ranking.remove(l.sessions[s])
+		delete(l.sessions, s)
+		why := "no agent of this hub serves the lane any more"
+		if !s.gone && holds(directive, l.name) {
+			why = lanePaused
+		}
+		l.endLocked(why)
+	}
+	s.lanes, s.fits = kept, slices.ContainsFunc(kept, func(l *lane) bool { return l.need != nil })
+	for name := range wanted {
+		l := h.lanes[name]
+		if l == nil {
+			l = &lane{hub: h, name: name, need: needOf(directive, name), sessions: map[*session]*seat{},
+				ranking: ranking{}, key: uuid.NewString()}
+			h.lanes[name] = l
+		}
+		l.sessions[s] = &seat{session: s, at: -1}
+		s.lanes, s.fits = append(s.lanes, l), s.fits || l.need != nil
+		l.countLocked(s, s.score())
+		l.fillLocked()
+	}
+	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
+	h.returnUndeliveredIfLocked(s, "the agent does not serve the lane any more", func(a *attempt) bool {
+		return a.lane != contract.AgentLane(s.cluster, s.agent) &&
+			!slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.name == a.lane })
+	})
+}
+
+// endLocked releases the polls of a lane if no session serves it any more.
+func (l *lane) endLocked(why string) {
+	h := l.hub
+	if len(l.sessions) > 0 {
+		return
+	}
+	l.returnParkedLocked(why)
+	if l.polls == 0 {
+		delete(h.lanes, l.name)
+		return
+	}
+	release := l.releaseLocked()
+	h.wg.Go(func() { h.releasePolls(h.run, release) })
+}
+
+// slotsChangedLocked brings the lanes' free slots up to date with a session.
+func (h *Hub) slotsChangedLocked(s *session) {
+	s.markWork(time.Now())
+	now := s.slots()
+	changed := now != s.free
+	s.free = now
+	score := s.score()
+	if !changed && !s.fits {
+		for _, l := range s.lanes {
+			l.ranking.update(l.sessions[s], score)
+		}
+		return
+	}
+	var more []*lane
+	for _, l := range s.lanes {
+		if l.countLocked(s, score) > 0 {
+			more = append(more, l)
+		}
+	}
+	for _, l := range more {
+		l.placeParkedLocked()
+		l.fillLocked()
+	}
+}
+
+// countLocked brings the lane's free slots up to date with a session, and returns how many more it has.
+func (l *lane) countLocked(s *session, score float64) (more int) {
+	slots, seat := s.free, l.sessions[s]
+	if l.need != nil && slots > 0 {
+		slots = min(slots, l.hub.roomLocked(seat, l.need))
+	}
+	more = slots - seat.slots
+	seat.slots, l.free = slots, l.free+more
+	l.ranking.update(seat, score)
+	return more
+}
+
+// fillLocked opens as many polls on the lane as there are slots for.
+func (l *lane) fillLocked() {
+	for l.needsPollLocked() {
+		if l.polls == 0 {
+			l.emptySince = time.Now()
+		}
+		l.polls++
+		l.hub.wg.Go(l.poll)
+	}
+}
+
+func (l *lane) needsPollLocked() bool {
+	return !l.hub.stopping && l.polls < min(l.hub.config.LanePollers, l.free-len(l.parked))
+}
+
+// poll polls until the lane has more polls than it needs.
+func (l *lane) poll() {
+	h := l.hub
+	for {
+		h.mu.Lock()
+		key := l.key
+		h.mu.Unlock()
+		task, err := l.pollOnce(key)
+		if err != nil && h.run.Err() == nil {
+			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
+			backoff.Pause(h.run, pollRetry)
+		}
+		h.mu.Lock()
+		l.polls--
+		taken := task != nil && len(task.GetTaskToken()) > 0
+		if taken || err != nil {
+			l.emptySince = time.Now()
+		}
+		if taken {
+			l.handleTaskLocked(task)
+		}
+		again := l.needsPollLocked()
+		if again {
+			l.polls++
+		} else if l.polls == 0 {
+			l.emptySince = time.Time{}
+		}
+		if l.polls == 0 && len(l.sessions) == 0 && len(l.parked) == 0 && h.lanes[l.name] == l {
+			delete(h.lanes, l.name)
+		}
+		h.mu.Unlock()
+		if !again {
+			return
+		}
+	}
+}
+
+// errOutOfTouch means that the hub takes no work: its agents' leases run out, and so does its own.
+var errOutOfTouch = errors.New("the hub is out of touch with Temporal")
+
+func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
+	h := l.hub
+	if h.lease.OutOfTouch(time.Now()) {
+		return nil, errOutOfTouch
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), pollTimeout)
+	defer cancel()
+	task, err := h.service.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
+		Namespace:              h.namespace,
+		TaskQueue:              &taskqueuepb.TaskQueue{Name: l.name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		Identity:               h.identity(),
+		WorkerInstanceKey:      key,
+		WorkerControlTaskQueue: control.Queue(h.namespace, h.instance),
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return task, err
+}
+
+// laneRelease names the polls to give back.
+type laneRelease struct{ lane, key string }
+
+// releaseLocked forgets the open polls' key; polls opened later have another.
+func (l *lane) releaseLocked() laneRelease {
+	r := laneRelease{lane: l.name, key: l.key}
+	l.key = uuid.NewString()
+	return r
+}
+
+// releasePolls makes the server answer the polls empty, without losing a task. Where the server lacks support, the
+// polls end within a minute, and their tasks go back to the lane.
+func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := h.service.ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
+		Namespace: h.namespace, Identity: h.identity(), Reason: "no agent serves the lane here",
+		WorkerInstanceKey: r.key,
+		TaskQueue:         r.lane,
+		TaskQueueTypes:    []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY},
+	})
+	if err != nil {
+		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))
+	}
+}
