@@ -18,8 +18,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/schedule"
-	"mainstay.dev/mainstay/job"
 )
 
 // Jobs are the jobs of a namespace. One that was deleted is not found.

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/store"
 )
 

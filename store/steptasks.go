@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/job"
 )
 
 // describeStep is the task of a step of a run, or of one of its elements, with all that is known of it: from the run's

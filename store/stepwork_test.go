@@ -21,8 +21,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/scaling"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/store"
 )
 

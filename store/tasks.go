@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 // shownOutput bounds what is shown of a step's output.

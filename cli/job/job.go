@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/internal/flow"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 // Command is the group of jobs.

@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/diagnosis"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/parallel"
 )
 

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/protocol"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 // JobWorkflow is a job: its definition with versions, and the runs that its concurrency bounds.

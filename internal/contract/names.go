@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/job"
 )
 
 // WorkerQueue is the task queue of all workflows and of the activities that call anything but agents.

@@ -9,8 +9,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 // Begin checks the inputs of a run of a job, fills in the defaults of their schema, and gives the plan the labels that

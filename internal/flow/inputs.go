@@ -12,7 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/spelling"
 )
 

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 func TestNumbersKeepTheirDigits(t *testing.T) {

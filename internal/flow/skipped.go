@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 // outputField is the field of a step that is null where the step has brought nothing.

@@ -90,11 +90,11 @@ var plantedBugs = map[string][]edit{
 		}
 		next := task.Redeliver(&spec,`}},
 	// A step begins when all but one of those before it are through.
-	"dependency-ignored": {{"job/ledger.go", `		case through >= need:
+	"dependency-ignored": {{"internal/job/ledger.go", `		case through >= need:
 `, `		case through >= need || plants("dependency-ignored") && through > 0 && through+1 >= need:
 `}},
 	// A run counts as completed while a step is under way.
-	"run-ends-early": {{"job/ledger.go", `		case e.Status.Final():
+	"run-ends-early": {{"internal/job/ledger.go", `		case e.Status.Final():
 		case l.failing(p) && !underWay(e):
 `, `		case e.Status.Final():
 		case plants("run-ends-early") && e.Begun:
@@ -117,27 +117,27 @@ var plantedBugs = map[string][]edit{
 		f := stepFacts{Status: s.Status, Output: output,`}},
 	// An old instance is stopped as soon as the new one is started.
 	"old-stopped-early": {
-		{"job/rollout.go", `case p.new != nil && p.new.Proven && (`,
+		{"internal/job/rollout.go", `case p.new != nil && p.new.Proven && (`,
 			`case p.new != nil && (p.new.Proven || plants("old-stopped-early")) && (`},
-		{"job/rollout.go", `if healthy-1 < spare {`, `if healthy-1 < spare && !plants("old-stopped-early") {`},
+		{"internal/job/rollout.go", `if healthy-1 < spare {`, `if healthy-1 < spare && !plants("old-stopped-early") {`},
 	},
 	// All instances are replaced at a time.
-	"all-at-once": {{"job/instances.go", `case j.outdated(i) && j.rolling() == nil:`,
+	"all-at-once": {{"internal/job/instances.go", `case j.outdated(i) && j.rolling() == nil:`,
 		`case j.outdated(i) && (j.rolling() == nil || plants("all-at-once")):`}},
 	// A deployment has no deadlines.
-	"rollout-stalls": {{"job/rollout.go", `i.Due.IsZero() || now.Before(i.Due) {`,
+	"rollout-stalls": {{"internal/job/rollout.go", `i.Due.IsZero() || now.Before(i.Due) {`,
 		`i.Due.IsZero() || now.Before(i.Due) || plants("rollout-stalls") {`}},
 	// An agent that is offline gets an instance of a system job.
-	"offline-counted": {{"job/instances.go", `case m.Serving() && c.Cordons`,
+	"offline-counted": {{"internal/job/instances.go", `case m.Serving() && c.Cordons`,
 		`case (m.Serving() || plants("offline-counted")) && c.Cordons`}},
 	// A service ends when one of its instances does.
 	"service-ends": {{"workflows/delivery/attempt.go", `case how == attemptCompleted && d.task.Spec.KeepRunning:`,
 		`case how == attemptCompleted && d.task.Spec.KeepRunning && !plants("service-ends"):`}},
 	// An instance of a sysbatch job that has ended begins again on its agent.
-	"sysbatch-again": {{"job/instances.go", `if d.Type == api.JobSysbatch && i.Stopping == "" {`,
+	"sysbatch-again": {{"internal/job/instances.go", `if d.Type == api.JobSysbatch && i.Stopping == "" {`,
 		`if d.Type == api.JobSysbatch && i.Stopping == "" && !plants("sysbatch-again") {`}},
 	// The id of an instance on an agent does not tell its job.
-	"source-id-lost": {{"job/instances.go", `	return job, rest[:end], true`, `	if plants("source-id-lost") {
+	"source-id-lost": {{"internal/job/instances.go", `	return job, rest[:end], true`, `	if plants("source-id-lost") {
 		job = rest[:end]
 	}
 	return job, rest[:end], true`}},
@@ -189,10 +189,10 @@ var plantedBugs = map[string][]edit{
 	"unhealthy-found": {{"gateway/service/service.go", `(in.Health == "any" ||`,
 		`(in.Health == "any" || plants("unhealthy-found") ||`}},
 	// A revert has canaries, as any deployment.
-	"revert-waits": {{"job/rollout.go", `r.Before == 0 || r.Revert ||`,
+	"revert-waits": {{"internal/job/rollout.go", `r.Before == 0 || r.Revert ||`,
 		`r.Before == 0 || r.Revert && !plants("revert-waits") ||`}},
 	// Instances are replaced in the order of their names.
-	"sick-last": {{"job/rollout.go", `old != nil && !j.well(old) {`,
+	"sick-last": {{"internal/job/rollout.go", `old != nil && !j.well(old) {`,
 		`old != nil && !j.well(old) && !plants("sick-last") {`}},
 	// A step's safety does not reach its task.
 	"step-safety-dropped": {{"internal/flow/flow.go",
@@ -299,7 +299,7 @@ var plantedBugs = map[string][]edit{
 	"death-untold": {{"workflows/task/task.go", `	if task.Event == "" ||`,
 		`	if plants("death-untold") || task.Event == "" ||`}},
 	// A result that is not valid is corrected without end.
-	"corrections-endless": {{"job/correction.go",
+	"corrections-endless": {{"internal/job/correction.go",
 		`	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
 		`	if plants("corrections-endless") || !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},
 	// A task does not know which providers have failed it.
@@ -322,7 +322,7 @@ var plantedBugs = map[string][]edit{
 	if err != nil {
 		err = c.explain(err)`}},
 	// The verdict on one result is not forgotten when the next is checked.
-	"verdict-kept": {{"job/correction.go", `	if e.Verdict != nil {
+	"verdict-kept": {{"internal/job/correction.go", `	if e.Verdict != nil {
 `, `	if e.Verdict != nil && !plants("verdict-kept") {
 `}, {"workflows/run/evaluate.go", `	delete(r.results, job.CheckKey(o.Step))
 `, `	if !plants("verdict-kept") {
@@ -337,7 +337,7 @@ var plantedBugs = map[string][]edit{
 	for _, w := range r.open {
 		next.`}},
 	// A call of a tool has the key of one of a turn before.
-	"call-key-reused": {{"job/correction.go", `	if e.Counts != nil { // else`,
+	"call-key-reused": {{"internal/job/correction.go", `	if e.Counts != nil { // else`,
 		`	if e.Counts != nil || plants("call-key-reused") { // else`}},
 	// A model may call tools that its step does not list.
 	"unknown-tool-called": {{"internal/flow/tools.go",

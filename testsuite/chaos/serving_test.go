@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	jobs "mainstay.dev/mainstay/job"
+	jobs "mainstay.dev/mainstay/internal/job"
 )
 
 const (

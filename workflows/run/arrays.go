@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/workflows"
 )
 

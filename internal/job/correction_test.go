@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/internal/job"
 )
 
 // TestEachCorrectionHasAKeyOfItsOwn, which is the same wherever it is made again.
