@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 )
 
 // turnWait is how long a tenant's activity waits for its turn, before it is tried again after turnLater: one that waits

@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/limit"
 	"mainstay.dev/mainstay/internal/scaling"
-	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -20,7 +20,7 @@ import (
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 	"mainstay.dev/mainstay/store"
 )
 

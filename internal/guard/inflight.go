@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 	"mainstay.dev/mainstay/protocol"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 )
 
 const (

@@ -30,7 +30,7 @@ import (
 	"mainstay.dev/mainstay/internal/hub/registry"
 	"mainstay.dev/mainstay/internal/hub/statesync"
 	"mainstay.dev/mainstay/internal/hub/tasklog"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/limit"
+	"mainstay.dev/mainstay/internal/limit"
 )
 
 // sdkName is what the Workers page shows as an agent's SDK.
