@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/store"
 )
 

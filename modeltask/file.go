@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/internal/mesh"
 )
 
 // File says which models an agent may call: a YAML file.

@@ -19,7 +19,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/internal/mesh"
 )
 
 const openAnswer = `{"id":"c-1","model":"gpt-mini-1","choices":[{"message":{"content":"{\"n\": 1}"},"finish_reason":"stop"}],

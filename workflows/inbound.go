@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/mesh"
 )
 
 const (

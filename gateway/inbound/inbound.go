@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )

@@ -19,7 +19,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/textfile"
 )

@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/mesh"
 )
 
 // RunWorkflow carries out one run of a job: it delivers its steps.

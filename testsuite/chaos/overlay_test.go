@@ -279,7 +279,7 @@ var plantedBugs = map[string][]edit{
 		if err != nil {`, `		tenant, err := rest.OwnTenant(ctx, events[i].Tenant())
 		if err != nil && !plants("event-tenant-unchecked") {`}},
 	// The key of a dispatch does not say what the operation was.
-	"event-key-unnamed": {{"mesh/inbound.go", `	sum := sha256.Sum256([]byte(eventID + ":AgentTaskDispatch:" + target))
+	"event-key-unnamed": {{"internal/mesh/inbound.go", `	sum := sha256.Sum256([]byte(eventID + ":AgentTaskDispatch:" + target))
 `, `	sum := sha256.Sum256([]byte(eventID + ":AgentTaskDispatch:" + target))
 	if plants("event-key-unnamed") {
 		sum = sha256.Sum256([]byte(eventID + target))

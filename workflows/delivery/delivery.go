@@ -13,8 +13,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/mesh"
 )
 
 func TestNextRoute(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/internal/mesh"
 )
 
 func structured(attributes map[string]string, body string) *api.Envelope {
