@@ -30,7 +30,7 @@ import (
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/telemetry"

@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
 )

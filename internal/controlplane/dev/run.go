@@ -23,7 +23,7 @@ import (
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/docker"
 	"mainstay.dev/mainstay/telemetry"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/internal/page"
 )
 
 func get(t *testing.T, p *page.Page, path string, header ...string) *http.Response {
