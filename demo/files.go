@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/parallel"
 )
 
 // Clusters are the clusters of a namespace. One that was deleted is not found.

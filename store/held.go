@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 )
 
 // heldLooks bounds the open tasks and runs of a cluster that HeldAt describes, and heldBytes the checkpoints of the

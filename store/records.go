@@ -11,7 +11,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 )
 
 // recordTimeout bounds a question to a workflow, and reading the records of a page.

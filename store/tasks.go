@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/parallel"
 )
 
 // statusTimeout bounds looking at the deliveries of a list's tasks.

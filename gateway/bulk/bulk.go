@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/limit"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )

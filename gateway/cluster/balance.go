@@ -13,8 +13,8 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/parallel"
 )
 
 type listTargetsInput struct {

@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 )
 
 // maxWaiting bounds the events that wait for one listener. One that is slower than that is told of a gap.

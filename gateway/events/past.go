@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/store"
 )
 

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/mainstay/store"

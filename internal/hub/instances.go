@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/limit"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/store"
 )
 

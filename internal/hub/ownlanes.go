@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
 
