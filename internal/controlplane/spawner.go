@@ -20,11 +20,11 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/config"
-	"mainstay.dev/mainstay/spawner"
-	"mainstay.dev/mainstay/spawner/coolify"
-	"mainstay.dev/mainstay/spawner/docker"
-	"mainstay.dev/mainstay/spawner/ec2"
-	"mainstay.dev/mainstay/spawner/kubernetes"
+	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/mainstay/internal/spawner/coolify"
+	"mainstay.dev/mainstay/internal/spawner/docker"
+	"mainstay.dev/mainstay/internal/spawner/ec2"
+	"mainstay.dev/mainstay/internal/spawner/kubernetes"
 	"mainstay.dev/mainstay/textfile"
 )
 

@@ -21,7 +21,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

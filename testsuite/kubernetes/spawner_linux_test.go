@@ -12,8 +12,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/spawner"
-	"mainstay.dev/mainstay/spawner/kubernetes"
+	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/mainstay/internal/spawner/kubernetes"
 )
 
 var spec = cluster.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Resources: api.Resources{CPU: "500m", Memory: "64Mi"},

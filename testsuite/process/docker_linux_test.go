@@ -28,7 +28,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/spawner/docker"
+	"mainstay.dev/mainstay/internal/spawner/docker"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 )

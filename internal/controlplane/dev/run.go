@@ -24,8 +24,8 @@ import (
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/page"
-	"mainstay.dev/mainstay/spawner"
-	"mainstay.dev/mainstay/spawner/docker"
+	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/mainstay/internal/spawner/docker"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
 )

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 const (

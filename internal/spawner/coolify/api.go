@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 const (

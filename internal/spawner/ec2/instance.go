@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 // userDataLimit is EC2's, in bytes.

@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 // Labels and annotations of the pods. A cluster's name need not be a label's value.

@@ -12,7 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 // lookEvery is the time between two looks at the containers. Looks need no stream, so they outlive the engine's

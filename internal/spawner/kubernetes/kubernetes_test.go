@@ -20,7 +20,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 // spawnerOf is a spawner of pods in a cluster.

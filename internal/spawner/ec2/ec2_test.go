@@ -20,7 +20,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/internal/spawner"
 )
 
 func spawnerOf(t *testing.T, s *server) *EC2 {
