@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 const (

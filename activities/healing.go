@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/store"
 )
 
 const (

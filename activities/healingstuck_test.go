@@ -25,7 +25,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // lane is how a lane's queue stands.

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/parallel"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // instancesAtOnce bounds the instances that are looked at, started or stopped side by side.

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // EndedRuns tells which of some runs have ended.

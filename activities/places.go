@@ -8,7 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // settingsKnown is how long a change of a cluster's settings may be unknown to the steps of runs.

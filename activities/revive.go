@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/mesh"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // TellEvent tells an event from outside what has become of something that it started. What died opens the event's

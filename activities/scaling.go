@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/internal/scaling"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // SweepScaling looks at every cluster that has scaling on, and asks those where something is to be done. Where nothing

@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/store"
 )
 
 // IsMadeBy tells whether a task is one that a schedule made, of the same kind and payload: a schedule may have been

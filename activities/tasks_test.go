@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/store"
 )
 
 // fakeCluster is a Temporal with one cluster. Methods that are not used are nil and panic.

@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // watchFirst and watchMost space the looks at tasks that have not moved yet.

@@ -17,9 +17,9 @@ import (
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 const arraysPath = "/api/v1/agents/arrays"

@@ -21,7 +21,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // slowTemporal takes its time for starts and descriptions.

@@ -23,7 +23,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // watchedFleet is a fake Temporal whose fleet a gateway tells of.

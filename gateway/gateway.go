@@ -36,7 +36,7 @@ import (
 	"mainstay.dev/mainstay/gateway/task"
 	"mainstay.dev/mainstay/gateway/token"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // eventsLate is how much later than it was to come an answer counts: a hub that was killed is asked again after that.

@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 func loadReduction(r *cluster.LoadReduction) *api.LoadReduction {

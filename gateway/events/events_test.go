@@ -38,8 +38,8 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // fakeFleet is a Temporal with clusters, hubs and tasks that tell events. What needs no answer of its own is a nil

@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/parallel"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.

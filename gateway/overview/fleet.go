@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.

@@ -8,8 +8,8 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // BatchLimit bounds the work for one batch, with its wait for the turn.

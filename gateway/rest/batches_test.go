@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 func TestBatchesOfATenantAreTakenOneAfterAnother(t *testing.T) {

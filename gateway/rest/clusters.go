@@ -11,9 +11,9 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.

@@ -7,9 +7,9 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // What clients are told.

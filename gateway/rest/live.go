@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // LiveTimeout bounds reading the worker registry: it is an extra, never worth waiting for.

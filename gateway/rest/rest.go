@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/limit"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // Bounds of what one request may cost.

@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/scaling"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.

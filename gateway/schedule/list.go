@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/parallel"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.ScheduleEntry], err error) {

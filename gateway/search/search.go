@@ -12,9 +12,9 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/spelling"
-	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.

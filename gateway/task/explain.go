@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/parallel"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.

@@ -16,9 +16,9 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.

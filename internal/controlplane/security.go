@@ -18,7 +18,7 @@ import (
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/textfile"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/schedule"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // TestTemporalFiresWhenSchedulesSay asks Temporal itself when it would fire a schedule as store writes it.

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // awaited is an attempt whose agent was given up and may still bring it back: it has a disconnect grace, or is fenced

@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/store"
 )
 
 const (

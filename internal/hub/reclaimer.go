@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // returnTime is how long an agent that promises to reconnect has to come back after a hub's start: its tries are two

@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 const (

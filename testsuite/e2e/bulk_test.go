@@ -24,8 +24,8 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
 )

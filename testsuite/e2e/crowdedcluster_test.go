@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 )

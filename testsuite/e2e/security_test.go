@@ -29,9 +29,9 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/hub"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/pki"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/worker"
 )

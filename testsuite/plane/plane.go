@@ -33,7 +33,7 @@ import (
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"

@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 // idle is what a fleet without work costs.

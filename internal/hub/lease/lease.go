@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // Notices signals changes of members to the cluster workflows, batched per cluster. It never blocks the hub.

@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // movesOn rejects queries because the workflow's run has ended so, once for each, and then answers.

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // busy gives up the first updates, as Temporal does when the workflow moves on at the same moment.

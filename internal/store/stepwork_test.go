@@ -23,7 +23,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/scaling"
-	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // pendingWork is a Temporal with open workflows and the attempts that are under way in them.
