@@ -21,10 +21,10 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
+	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/textfile"
 )
 

@@ -32,9 +32,9 @@ import (
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/mainstay/internal/telemetry"
+	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/telemetry"
-	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
 )
 

@@ -17,8 +17,8 @@ import (
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/page"
-	"mainstay.dev/mainstay/telemetry"
-	"mainstay.dev/mainstay/telemetry/tracing"
+	"mainstay.dev/mainstay/internal/telemetry"
+	"mainstay.dev/mainstay/internal/telemetry/tracing"
 )
 
 // serving is the command line of `serve`.

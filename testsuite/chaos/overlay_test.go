@@ -363,7 +363,7 @@ var plantedBugs = map[string][]edit{
 		`	case plants("health-flaps"):
 	case worse && now.Sub(r.turnedAt) < WorseAfter,`}},
 	// Spans that the collector did not take are not sent again.
-	"spans-dropped": {{"telemetry/tracing/tracing.go", `errors.As(err, &unreached) {`,
+	"spans-dropped": {{"internal/telemetry/tracing/tracing.go", `errors.As(err, &unreached) {`,
 		`errors.As(err, &unreached) || plants("spans-dropped") {`}},
 	"healing-blind":     {healingDecided},
 	"healing-forgets":   {healingDecided},

@@ -34,7 +34,7 @@ var testPlants = map[string][2]string{
 	"call-key-reused":        {"workflows/run", "TestTurns"},
 	"unknown-tool-called":    {"flow", "TestCallsAreBounded"},
 	"health-flaps":           {"testsuite/e2e", "TestHealthIsToldOnce"},
-	"spans-dropped":          {"telemetry/tracing", "TestSpansOutlastTheirCollector"},
+	"spans-dropped":          {"internal/telemetry/tracing", "TestSpansOutlastTheirCollector"},
 	"grace-ignored":          {"testsuite/e2e", "TestNomad16515ADisconnectPolicyHeedsDoNotReschedule"},
 	"grace-forgotten":        {"hub", "TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace"},
 	"offline-counted":        {"testsuite/e2e", "TestASystemJobHasAnInstanceOnEachAgent"},

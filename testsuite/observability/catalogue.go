@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/telemetry"
+	"mainstay.dev/mainstay/internal/telemetry"
 	"mainstay.dev/mainstay/worker"
 )
 

@@ -34,8 +34,8 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/telemetry"
-	"mainstay.dev/mainstay/telemetry/tracing"
+	"mainstay.dev/mainstay/internal/telemetry"
+	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
 )
 

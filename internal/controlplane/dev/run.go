@@ -26,8 +26,8 @@ import (
 	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/internal/spawner"
 	"mainstay.dev/mainstay/internal/spawner/docker"
-	"mainstay.dev/mainstay/telemetry"
-	"mainstay.dev/mainstay/telemetry/tracing"
+	"mainstay.dev/mainstay/internal/telemetry"
+	"mainstay.dev/mainstay/internal/telemetry/tracing"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 	"go.temporal.io/sdk/contrib/opentelemetry"
 	"go.temporal.io/sdk/interceptor"
 
-	"mainstay.dev/mainstay/telemetry/tracing"
+	"mainstay.dev/mainstay/internal/telemetry/tracing"
 )
 
 // sdkHelp is the help text of every metric of the Temporal SDK: which there are, and what they mean, is its own matter.
