@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"mainstay.dev/mainstay/document"
-	"mainstay.dev/mainstay/textfile"
+	"mainstay.dev/mainstay/internal/textfile"
 )
 
 // DefaultHealthPort is where an agent serves its probes.

@@ -9,7 +9,7 @@ import (
 
 	_ "golang.org/x/crypto/x509roots/fallback" // where the system has no authorities, as in an empty image
 
-	"mainstay.dev/mainstay/textfile"
+	"mainstay.dev/mainstay/internal/textfile"
 )
 
 // Authorities reads the certificates (PEM) of those that are trusted.

@@ -22,10 +22,10 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
+	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/textfile"
 )
 
 // Command is `agent run`.

@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/connlimit"
-	"mainstay.dev/mainstay/textfile"
+	"mainstay.dev/mainstay/internal/textfile"
 )
 
 // maxProbes is how many connections for probes there may be: the oldest makes room, so that the agent's tasks have

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/textfile"
 )
 
 // Execute runs a command line of a program and returns the process's exit code. root has the program's commands.

@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/payload"
-	"mainstay.dev/mainstay/textfile"
 )
 
 // Command is the group of arrays.

@@ -15,8 +15,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/textfile"
 )
 
 func listCommand(r *app.Resource[client.Tasks]) *cobra.Command {

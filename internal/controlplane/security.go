@@ -19,7 +19,7 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/textfile"
+	"mainstay.dev/mainstay/internal/textfile"
 )
 
 // adminTokenEnv is the environment's first admin token.

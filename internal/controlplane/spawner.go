@@ -25,7 +25,7 @@ import (
 	"mainstay.dev/mainstay/internal/spawner/docker"
 	"mainstay.dev/mainstay/internal/spawner/ec2"
 	"mainstay.dev/mainstay/internal/spawner/kubernetes"
-	"mainstay.dev/mainstay/textfile"
+	"mainstay.dev/mainstay/internal/textfile"
 )
 
 // SpawnerOptions are what a process needs to start agents.

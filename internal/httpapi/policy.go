@@ -11,8 +11,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/textfile"
 )
 
 // Gate decides about every request before its handler, its validation and its body.

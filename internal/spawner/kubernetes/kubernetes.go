@@ -23,7 +23,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
-	"mainstay.dev/mainstay/textfile"
+	"mainstay.dev/mainstay/internal/textfile"
 )
 
 const (
