@@ -3,7 +3,7 @@ package demo
 import (
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/cli/agentrun"
+	"mainstay.dev/mainstay/internal/cli/agentrun"
 
 	"encoding/json"
 	"fmt"
@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/cli/clitest"
 	"mainstay.dev/mainstay/demo/checksum"
+	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/cli/clitest"
 )
 
 func TestMain(m *testing.M) {

@@ -13,9 +13,9 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/cli/healing"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/cli/healing"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/internal/job"
 )

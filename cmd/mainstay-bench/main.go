@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cmd/mainstay-bench/bench"
+	"mainstay.dev/mainstay/internal/cli/app"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".

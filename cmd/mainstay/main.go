@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"mainstay.dev/mainstay/cli"
+	"mainstay.dev/mainstay/internal/cli"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".

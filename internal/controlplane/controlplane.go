@@ -22,9 +22,9 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/guard"

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/hub"

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/spawner"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/cli/clitest"
+	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/cli/clitest"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, Command) }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/cli/app"
 )
 
 // failoverPlan is how much to measure.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/cli/app"
 )
 
 func TestLedgerTellsWhatHandlersDo(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/cli/app"
 )
 
 // sleepNumber makes command lines that no other process has.

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/devserver"

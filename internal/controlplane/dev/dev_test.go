@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/cli/clitest"
+	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/cli/clitest"
 	"mainstay.dev/mainstay/internal/config"
 )
 

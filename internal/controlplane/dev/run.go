@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
 	rest "mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/controlplane"

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane"
 )
 
