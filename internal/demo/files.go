@@ -13,8 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/demo/checksum"
 	"mainstay.dev/mainstay/internal/parallel"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/clitest"
+	"mainstay.dev/mainstay/internal/demo/checksum"
 )
 
 func TestMain(m *testing.M) {
