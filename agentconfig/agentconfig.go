@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"sync"
 
-	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/textfile"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/internal/config/document"
 )
 
 // File is what `mainstay agent run --mcp` reads: the servers of tools that the agent may use.

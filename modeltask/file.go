@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/mesh"
 )
 

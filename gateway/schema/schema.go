@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/agentconfig"
-	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/payload"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/internal/config/document"
 )
 
 // Load reads and checks the file at path.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/job"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/internal/config"
+	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
