@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/pki"
+	"mainstay.dev/mainstay/internal/config/pki"
 )
 
 // certificateOf signs a certificate for a client, or of an authority.

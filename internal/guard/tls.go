@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/pki"
+	"mainstay.dev/mainstay/internal/config/pki"
 )
 
 // TLSFiles name what a server needs for https. Certificate and Key are PEM; the certificate comes first, then those

@@ -25,8 +25,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/config/pki"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/pki"
 )
 
 // authority signs certificates.

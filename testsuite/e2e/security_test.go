@@ -26,11 +26,11 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/config/pki"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/pki"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )

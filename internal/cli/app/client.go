@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/pki"
+	"mainstay.dev/mainstay/internal/config/pki"
 )
 
 const (

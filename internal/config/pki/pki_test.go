@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/pki"
+	"mainstay.dev/mainstay/internal/config/pki"
 )
 
 // Editors of Windows begin files with a byte order mark, before which encoding/pem finds nothing.
