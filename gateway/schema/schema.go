@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/config/agentconfig"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/httpapi"

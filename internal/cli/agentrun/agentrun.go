@@ -17,9 +17,9 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/config/agentconfig"
 	"mainstay.dev/mainstay/internal/demo/checksum"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/internal/textfile"

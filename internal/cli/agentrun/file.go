@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/config/agentconfig"
 )
 
 // The defaults of an agent's health probes.

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/config/agentconfig"
 )
 
 // flagsOf is `agent run` with a command line that is parsed and not run.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"mainstay.dev/mainstay/agentconfig"
+	"mainstay.dev/mainstay/internal/config/agentconfig"
 )
 
 // TestTheFileIsReadAsItsSchemaSays compares what is read with what the JSON Schema accepts, both ways.
