@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/httpapi/static"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/static"
 )
 
 //go:embed docs.html

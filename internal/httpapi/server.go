@@ -23,7 +23,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
-	"mainstay.dev/mainstay/static"
+	"mainstay.dev/mainstay/internal/httpapi/static"
 )
 
 // DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.

@@ -15,8 +15,8 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/mainstay/internal/httpapi/static"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/static"
 )
 
 // readyTimeout bounds one /readyz check.

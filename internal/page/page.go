@@ -14,7 +14,7 @@ import (
 	"path"
 	"strings"
 
-	"mainstay.dev/mainstay/static"
+	"mainstay.dev/mainstay/internal/httpapi/static"
 )
 
 // The page, and what stands in it, so that it comes with one request: the style; the script that runs before there is
