@@ -309,7 +309,7 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// What a provider says is passed on with the key in it.
-	"key-told": {{"modeltask/modeltask.go", `	if key == "" {
+	"key-told": {{"internal/agenttasks/modeltask/modeltask.go", `	if key == "" {
 		return text`, `	if key == "" || plants("key-told") {
 		return text`}},
 	// A call of a tool is repeated with a new session.

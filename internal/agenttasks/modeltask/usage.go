@@ -21,7 +21,7 @@ type usage struct {
 
 // newUsage makes the metrics with the program's provider of meters.
 func newUsage() (u usage, err error) {
-	meter := otel.Meter("mainstay.dev/mainstay/modeltask")
+	meter := otel.Meter("mainstay.dev/mainstay/internal/agenttasks/modeltask")
 	u.tokens, err = meter.Int64Histogram("gen_ai.client.token.usage", metric.WithUnit("{token}"),
 		metric.WithDescription("Tokens of a call, in or out."),
 		metric.WithExplicitBucketBoundaries(powers(1, 4, 14)...))

@@ -104,7 +104,7 @@ func (m *Models) Handle(ctx context.Context, task *agent.Task) (any, error) {
 	case len(p.Models) > 0 && !slices.Contains(p.Models, r.Route.Model):
 		return nil, failed(mesh.ErrorInvalid, "the agent's operator does not allow this model of the provider")
 	}
-	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("mainstay.dev/mainstay/modeltask").Start(ctx,
+	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("mainstay.dev/mainstay/internal/agenttasks/modeltask").Start(ctx,
 		"chat "+r.Route.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "chat"),
 			attribute.String("gen_ai.provider.name", r.Route.Provider),
