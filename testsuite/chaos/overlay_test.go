@@ -313,7 +313,7 @@ var plantedBugs = map[string][]edit{
 		return text`, `	if key == "" || plants("key-told") {
 		return text`}},
 	// A call of a tool is repeated with a new session.
-	"tool-repeated": {{"mcptool/mcptool.go", `	if err != nil {
+	"tool-repeated": {{"internal/agenttasks/mcptool/mcptool.go", `	if err != nil {
 		err = c.explain(err)`, `	if err != nil && plants("tool-repeated") {
 		if session, err = c.open(ctx); err == nil {
 			answer, err = session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments})
@@ -348,7 +348,7 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// Each call of a tool has a key of its own.
-	"tool-key-changes": {{"mcptool/mcptool.go", `Meta: mcp.Meta{keyName: key}`,
+	"tool-key-changes": {{"internal/agenttasks/mcptool/mcptool.go", `Meta: mcp.Meta{keyName: key}`,
 		`Meta: mcp.Meta{keyName: map[bool]string{true: fmt.Sprint(key, task.Attempt), false: key}[
 			plants("tool-key-changes")]}`}},
 	// A handler's signs of life do not count.

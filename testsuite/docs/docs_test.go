@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/config/agentconfig"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
-	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/payload"
 )
 

@@ -21,9 +21,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/testsuite/plane"
 )

@@ -18,13 +18,13 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config/agentconfig"
 	"mainstay.dev/mainstay/internal/demo/checksum"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/internal/textfile"
-	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/protocol"
 )
 

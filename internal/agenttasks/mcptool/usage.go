@@ -14,7 +14,7 @@ import (
 // program's provider of meters.
 func newDuration() metric.Float64Histogram {
 	// The name is valid, so there is no error.
-	duration, _ := otel.Meter("mainstay.dev/mainstay/mcptool").Float64Histogram("gen_ai.client.operation.duration",
+	duration, _ := otel.Meter("mainstay.dev/mainstay/internal/agenttasks/mcptool").Float64Histogram("gen_ai.client.operation.duration",
 		metric.WithUnit("s"), metric.WithDescription("How long a call took."),
 		metric.WithExplicitBucketBoundaries(0.01, 0.04, 0.16, 0.64, 2.56, 10.24, 40.96, 163.84))
 	return duration

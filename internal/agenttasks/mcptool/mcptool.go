@@ -120,7 +120,7 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 		return nil, agent.NonRetryable(errors.New("the agent's operator does not list this tool as idempotent: " +
 			"submit the task with retry_safety " + string(api.AtMostOnce)))
 	}
-	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("mainstay.dev/mainstay/mcptool").Start(ctx,
+	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("mainstay.dev/mainstay/internal/agenttasks/mcptool").Start(ctx,
 		"execute_tool "+call.Tool, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", call.Tool),
 			attribute.String("gen_ai.tool.call.id", task.ID), attribute.String("server.address", call.Server)))
