@@ -11,13 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // AssignmentTypes are the types of events whose data is a task, where nobody says which.

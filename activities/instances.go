@@ -6,11 +6,11 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // instancesAtOnce bounds the instances that are looked at, started or stopped side by side.

@@ -8,9 +8,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // Cordon keeps an agent from being given work and says where it is connected. A refusal is final.

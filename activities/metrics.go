@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/sdk/api"
 )
 
 // NewHubsLost makes and registers the counter of lost hubs.

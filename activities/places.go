@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // settingsKnown is how long a change of a cluster's settings may be unknown to the steps of runs.

@@ -10,11 +10,11 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // TellEvent tells an event from outside what has become of something that it started. What died opens the event's

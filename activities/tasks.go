@@ -13,11 +13,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // IsMadeBy tells whether a task is one that a schedule made, of the same kind and payload: a schedule may have been

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // watchFirst and watchMost space the looks at tasks that have not moved yet.

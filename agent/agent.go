@@ -26,7 +26,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // DefaultStopTimeout is how long a graceful stop waits for running handlers by default.

@@ -12,9 +12,9 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // attemptKey names an attempt.

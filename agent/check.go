@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // firstCheck is the longest wait before the first check of an instance.

@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // EventKind is the kind of an Event.

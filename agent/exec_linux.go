@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/proctree"
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // ownProgram is this process's program, even after an upgrade has replaced its file.

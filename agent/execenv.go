@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // facts are variables that tell a command what it works on. What there is not has none.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/proctree"
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // reportMark begins a line of a command's standard output that says how far the command is.

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // loopbacks are where an instance is asked unless its check has an address.

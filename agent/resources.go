@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // smiTimeout bounds nvidia-smi, which takes seconds where no driver keeps the devices awake.

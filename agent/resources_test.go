@@ -16,9 +16,9 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/freeport"
+	"mainstay.dev/sdk/api"
 )
 
 // smi puts a fake nvidia-smi before all else on PATH.

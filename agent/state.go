@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // ErrStandby is the error of a write by a standby: only the leader writes.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Handler runs one attempt of a task. Its return value becomes the task's result, as JSON. ctx ends when the attempt

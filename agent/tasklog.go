@@ -8,9 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into the agent's log

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // AgentQuery selects agents; all that is set must hold.

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // ArrayQuery selects arrays; all that is set must hold.

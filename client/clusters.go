@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Settings are settings of a cluster as JSON has them: fields of api.ClusterConfig. What is left out is not said.

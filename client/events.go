@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/sdk/api"
 )
 
 const (

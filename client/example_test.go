@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/sdk/api"
 )
 
 func Example() {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"net/http"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // InboundQuery selects events from outside; all that is set must hold.

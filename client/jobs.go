@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // JobQuery selects jobs; all that is set must hold.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // ScheduleQuery selects schedules; all that is set must hold.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // ServiceQuery selects instances of a service; all that is set must hold. Without Any, only those that pass are found.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"net/http"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // Overview is the whole fleet at a glance.

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/build"
+	"mainstay.dev/sdk/api"
 )
 
 // payload has what a careless reader of JSON stumbles over.

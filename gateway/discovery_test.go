@@ -10,10 +10,10 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 func newRegistry() *fakeHub {

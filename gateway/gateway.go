@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/agent"
 	"mainstay.dev/mainstay/gateway/array"
 	"mainstay.dev/mainstay/gateway/bulk"
@@ -37,6 +36,7 @@ import (
 	"mainstay.dev/mainstay/gateway/token"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // eventsLate is how much later than it was to come an answer counts: a hub that was killed is asked again after that.

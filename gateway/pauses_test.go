@@ -10,10 +10,10 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // TestChangesThatMayYetBeMade: an update that Temporal has and no worker took is made when a worker comes, so nobody

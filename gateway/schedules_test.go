@@ -18,10 +18,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 const schedulesPath = "/api/v1/agents/schedules"

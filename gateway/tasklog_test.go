@@ -18,9 +18,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // fakeHub answers the questions that are put to hubs.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Problem is one thing that is wrong with a payload.

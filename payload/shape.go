@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/spelling"
+	"mainstay.dev/sdk/api"
 )
 
 type object = map[string]any

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Paths. {id} is the agent's id.

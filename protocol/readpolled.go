@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // ReadPolled is a Polled as an agent reads it: each assignment and command by itself, so that one that cannot be read

@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/activities"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/array"
@@ -24,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/workflows/job"
 	"mainstay.dev/mainstay/workflows/run"
 	"mainstay.dev/mainstay/workflows/task"
+	"mainstay.dev/sdk/api"
 )
 
 // Options sizes a worker.

@@ -14,11 +14,11 @@ import (
 	"go.temporal.io/sdk/activity"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
+	"mainstay.dev/sdk/api"
 )
 
 // syncRun is a StateSync workflow with agents that are tables; all are at one hub.

@@ -13,7 +13,6 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cluster"
@@ -21,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // Handlers answer the requests.

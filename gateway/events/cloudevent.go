@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // told is an event on its way to listeners.

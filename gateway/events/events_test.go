@@ -31,7 +31,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mainstay.dev/mainstay/api"
 	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/internal/cluster"
@@ -40,6 +39,7 @@ import (
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // fakeFleet is a Temporal with clusters, hubs and tasks that tell events. What needs no answer of its own is a nil

@@ -16,12 +16,12 @@ import (
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	"github.com/cloudevents/sdk-go/v2/types"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // binaryPrefix begins the headers with the attributes of an event in binary mode.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/api"
 )
 
 // The envelope does not tell how deep data is nested that stands in it as base64.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/config/document"
@@ -24,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // Handlers answer the requests.

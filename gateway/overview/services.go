@@ -5,12 +5,12 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/sdk/api"
 )
 
 const (

@@ -10,7 +10,6 @@ import (
 
 	schedulepb "go.temporal.io/api/schedule/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
@@ -18,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // How often a minute schedules start something: those of one tenant together, and those without a tenant. Temporal

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
@@ -15,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/spelling"
+	"mainstay.dev/sdk/api"
 )
 
 // Handlers answer the requests.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/cluster"
@@ -15,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 type taskLogInput struct {

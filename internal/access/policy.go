@@ -1,7 +1,7 @@
 package access
 
 import (
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // need is what a route asks of a caller in principle.

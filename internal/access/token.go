@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // A token is "mst_" or "msj_", its id, "_" and its secret, so that a person sees what it is and a scanner for leaked

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
+	"mainstay.dev/sdk/api"
 )
 
 // mint makes a token of bytes that count up from seed.

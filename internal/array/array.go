@@ -16,8 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // Bounds of how much of an array is under way at a time.

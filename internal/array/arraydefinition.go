@@ -1,7 +1,7 @@
 package array
 
 import (
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // DefinitionOf is the array that a request asks for.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Open reports whether elements are under way or to be delivered.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // What is known of one element is kept and forgotten without a look at any other: what ends n elements takes n steps.

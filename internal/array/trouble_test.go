@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/sdk/api"
 )
 
 // mostInTrouble is how many elements may wait for another attempt: all that are under way, and the 499 that waited when

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/zeros"
+	"mainstay.dev/sdk/api"
 )
 
 // zeroOfRequests are the counts and durations of requests of which zero is a value, with what it means. Of any other,

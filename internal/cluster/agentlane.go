@@ -3,7 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // maxOpenLanes bounds the open lanes that a cluster lists. Its members always fit.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/statesync"
+	"mainstay.dev/sdk/api"
 )
 
 // Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // maxDeaths is how many proofs of death a cluster remembers.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // AtDeadline explains what happens to work that a drain takes off its agent, which has certainly stopped by then.

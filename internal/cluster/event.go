@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Event is something that happened in a fleet. Fields that do not apply are left out.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // HeldAttempt is an attempt that an agent had when it was lost.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // healthRise is how far above a level's threshold a worse agent's score must be to reach that level, so that a score at

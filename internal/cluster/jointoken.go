@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 const (

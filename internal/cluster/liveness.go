@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Liveness is a hub's judgement of a session.

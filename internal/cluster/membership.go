@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // maxFencedKept is how many replaced instances of an agent id are remembered; they are refused if they come back.

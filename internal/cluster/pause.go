@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // MaxPauses bounds how many lanes of a cluster are paused one by one.

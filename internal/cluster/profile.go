@@ -3,7 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Bounds of what agents tell of themselves, in bytes of JSON. A cluster's state must fit into one message of Temporal,

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // RoleOf returns an agent's role. Only an active_passive cluster has a leader and standbys; every other agent, also an

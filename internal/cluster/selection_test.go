@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 func TestSelectTarget(t *testing.T) {

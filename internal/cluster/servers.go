@@ -3,8 +3,8 @@ package cluster
 import (
 	"slices"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // ServersOf returns the members that serve a lane when it is not paused: those that may take its tasks when they have a

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // SpawnSpec describes an agent to start.

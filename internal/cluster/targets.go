@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // Target is a deployment target of a cluster: something that one of its agents looks after. In an active_passive

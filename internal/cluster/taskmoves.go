@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 const (

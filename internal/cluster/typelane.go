@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // typesSettle is how long the members must differ from the types that share the default lane before these change: a

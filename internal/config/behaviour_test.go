@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 
-	"mainstay.dev/mainstay/api"
 	gatewaycluster "mainstay.dev/mainstay/gateway/cluster"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/config"
@@ -28,6 +27,7 @@ import (
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/mainstay/workflows/workflowtest"
+	"mainstay.dev/sdk/api"
 )
 
 // installation is what the parts make of a configuration with one cluster.

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Cluster is one cluster that should exist.

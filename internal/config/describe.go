@@ -10,9 +10,9 @@ import (
 
 	"go.temporal.io/sdk/contrib/envconfig"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // Setting is one effective value and where it comes from.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // effect is what a configuration makes the parts do, as they are handed it.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Spawner starts and stops agents on one platform (role spawner).

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Bounds of the hub's timing, also where it follows from other times.

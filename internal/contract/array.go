@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/sdk/api"
 )
 
 // ArrayWorkflow carries an array: it delivers its elements in bundles.

@@ -6,8 +6,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // BulkUpdateID is the id of every update of a bulk operation, so that a task which is asked twice acts once and answers

@@ -3,8 +3,8 @@ package contract
 import (
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/sdk/api"
 )
 
 // DrainInput starts a Drain workflow.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/sdk/api"
 )
 
 // ManualFailover asks to move the work of an agent away. It is what operators send with tctl or temporal:

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/sdk/api"
 )
 
 // Workflow types of healing.

@@ -7,8 +7,8 @@ import (
 
 	workerpb "go.temporal.io/api/worker/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // HubInput starts a Hub workflow.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // JobWorkflow is a job: its definition with versions, and the runs that its concurrency bounds.

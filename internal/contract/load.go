@@ -1,9 +1,9 @@
 package contract
 
 import (
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/healing"
+	"mainstay.dev/sdk/api"
 )
 
 // Messages of the Cluster workflow about how much its agents do.

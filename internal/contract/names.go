@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // WorkerQueue is the task queue of all workflows and of the activities that call anything but agents.

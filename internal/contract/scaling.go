@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/scaling"
+	"mainstay.dev/sdk/api"
 )
 
 // Workflow types of scaling.

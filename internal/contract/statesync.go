@@ -3,8 +3,8 @@ package contract
 import (
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/statesync"
+	"mainstay.dev/sdk/api"
 )
 
 // StateSyncWorkflow makes the states of a cluster's members the same. SyncInput → api.SyncReport.

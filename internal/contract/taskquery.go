@@ -7,8 +7,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and

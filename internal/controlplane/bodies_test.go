@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/sdk/api"
 )
 
 // TestEveryArrayOfARequestIsBounded walks the bodies of all operations: without a bound, a small request costs much

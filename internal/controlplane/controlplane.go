@@ -21,7 +21,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cli/app"
@@ -36,6 +35,7 @@ import (
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/sdk/api"
 )
 
 // tracerName is the name under which the control plane makes spans.

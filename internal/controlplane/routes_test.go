@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/guard"
@@ -24,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // everyRoute serves all parts, as one process may, and calls nobody.

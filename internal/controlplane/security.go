@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
@@ -20,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/api"
 )
 
 // adminTokenEnv is the environment's first admin token.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/guard"
@@ -19,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/internal/telemetry"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
+	"mainstay.dev/sdk/api"
 )
 
 // serving is the command line of `serve`.

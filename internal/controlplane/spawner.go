@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cluster"
@@ -26,6 +25,7 @@ import (
 	"mainstay.dev/mainstay/internal/spawner/ec2"
 	"mainstay.dev/mainstay/internal/spawner/kubernetes"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/api"
 )
 
 // SpawnerOptions are what a process needs to start agents.

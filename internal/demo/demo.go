@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
+	"mainstay.dev/sdk/api"
 )
 
 // demoSlots is how many tasks each agent of the demo runs at a time.

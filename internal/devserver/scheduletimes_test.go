@@ -10,9 +10,9 @@ import (
 	"go.temporal.io/server/service/worker/scheduler"
 	"google.golang.org/protobuf/proto"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // TestTemporalFiresWhenSchedulesSay asks Temporal itself when it would fire a schedule as store writes it.

@@ -3,8 +3,8 @@ package diagnosis
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // WhyRetryWait says until when a task waits before its next attempt, and why; nil: it is not known until when.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // JobFacts are what is known of a job. The zero value but for its name means that all is well.

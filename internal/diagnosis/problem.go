@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // namedInProblem bounds how many agents or shards a problem names.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/scaling"
+	"mainstay.dev/sdk/api"
 )
 
 // OfScaling is about agents that scaling cannot start or stop, and about work that waits because the cluster may have

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/scaling"
+	"mainstay.dev/sdk/api"
 )
 
 // scaledCluster has n agents that a spawner started.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // Begin checks the inputs of a run of a job, fills in the defaults of their schema, and gives the plan the labels that

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/flow"
+	"mainstay.dev/sdk/api"
 )
 
 // Each of these takes the memory or the processor of the whole control plane where nothing bounds it.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/spelling"
+	"mainstay.dev/sdk/api"
 )
 
 // checker checks a definition whose form is right.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // template has the texts of a task checked that hold expressions.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // DefinitionSchema is the JSON Schema of definitions, for editors. Read finds more mistakes than it does.

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // Evaluator evaluates the expressions of plans. It is safe for concurrent use; it keeps what it has compiled.

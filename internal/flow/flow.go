@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // Read reads a definition, YAML or JSON, checks it, and makes a plan of it. name stands for the file in problems. Its

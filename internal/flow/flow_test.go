@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // head begins a definition whose steps are then in line 3 and after.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // maxRequired bounds the services that a job requires: each costs looks.

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/api"
 )
 
 // toolName is what providers take as the name of a tool, and as the id of a call.

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/limit"
+	"mainstay.dev/sdk/api"
 )
 
 // Entry is one line of the audit log: somebody changed something, or tried to and was not let in. Secrets are never in

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/sdk/api"
 )
 
 func entries(t *testing.T, file string) (list []Entry, text string) {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/sdk/api"
 )
 
 // TestAHeldRequestEndsWithItsToken has streams and waits whose token is revoked, expires, or cannot be looked at.

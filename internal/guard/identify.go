@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error;

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 func TestEachClientHasItsOwnBudget(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/sdk/api"
 )
 
 func TestAFloodIsAnsweredSlowly(t *testing.T) {

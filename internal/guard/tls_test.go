@@ -23,10 +23,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/config/pki"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/sdk/api"
 )
 
 // authority signs certificates.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 const (

@@ -3,8 +3,8 @@ package healing
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // FleetFacts are facts about all clusters at one time, for decisions about the whole fleet.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // priorities order the actions of a cycle; the highest goes first.

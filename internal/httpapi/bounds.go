@@ -12,9 +12,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // maxMembers bounds the members of an object whose schema does not bound them.

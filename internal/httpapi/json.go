@@ -16,8 +16,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // jsonFormat reads and writes bodies. Its errors say where the body is wrong and never what stood there.

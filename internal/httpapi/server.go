@@ -21,9 +21,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi/static"
+	"mainstay.dev/sdk/api"
 )
 
 // DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/sdk/api"
 )
 
 // detectEvery is the time between two looks at the sessions; it adds to the time to notice a loss.

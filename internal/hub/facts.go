@@ -9,12 +9,12 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/health"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // facts is the hub as its listeners see it. Each method takes the hub's lock. The hub may hold its lock when it calls a

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 // awaited is an attempt whose agent was given up and may still bring it back: it has a disconnect grace, or is fenced

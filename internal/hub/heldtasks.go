@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // readTasks lists the tasks of a cluster's agents that have a session here, the oldest first.

@@ -18,7 +18,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/control"
@@ -31,6 +30,7 @@ import (
 	"mainstay.dev/mainstay/internal/hub/statesync"
 	"mainstay.dev/mainstay/internal/hub/tasklog"
 	"mainstay.dev/mainstay/internal/limit"
+	"mainstay.dev/sdk/api"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // holdPoll handles one poll. The poll is the session's heartbeat and acknowledges assignments. holdPoll answers at once

@@ -15,10 +15,10 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 var badTask = &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte("bad/1"), Input: &commonpb.Payloads{

@@ -1,8 +1,8 @@
 package hub
 
 import (
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // successorsAmong bounds the agents that successorsLocked chooses among: at most this number of the lost agent's group

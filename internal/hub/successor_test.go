@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // The strategy of an active_active cluster says who should rather have what was lost with an agent, and placement goes

@@ -6,8 +6,8 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"

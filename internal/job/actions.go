@@ -1,7 +1,7 @@
 package job
 
 import (
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Actions are what a person can do to the run now.

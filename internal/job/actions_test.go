@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 func TestWhatAPersonCanDo(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"slices"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Changes are the fields by which two definitions differ, as paths: + is new, - is removed, ~ is changed.

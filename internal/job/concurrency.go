@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // maxHoldings bounds the runs of a job that go or wait: a job carries them all.

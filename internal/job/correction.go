@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Correct takes a result that the step's check did not accept: its task runs again with what is wrong, or the step

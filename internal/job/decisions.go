@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Decide notes what a person decided; the newest 50 are kept.

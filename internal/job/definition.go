@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/schedule"
+	"mainstay.dev/sdk/api"
 )
 
 // Limits of a definition and of what its runs keep.

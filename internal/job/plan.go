@@ -3,7 +3,7 @@ package job
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // PlanVersion is the newest version of plans that the Run workflow carries out.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // IsReference reports whether a text is one expression that only names a value, which Fill looks up:

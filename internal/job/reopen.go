@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Reopen forgets what a step has done, and all steps that come after it, so that a run that takes the ledger over runs

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // deploy begins the deployment of the version in force, which differs in more than its count. template was the oldest

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 const (

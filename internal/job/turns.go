@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // A step with tools has an element for each call of a tool. Its own task is delivered again for each turn, when those

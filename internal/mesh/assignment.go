@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Assignment is a task as an event's data has it.

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"maps"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Limits of an event and of a batch.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // MaxProblem bounds in bytes why an event was not dispatched, which is kept for each try.

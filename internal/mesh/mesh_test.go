@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/api"
 )
 
 func structured(attributes map[string]string, body string) *api.Envelope {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // The types of failures of a call to a model.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // MaxTalkBytes bounds what the turns of a model and its tools add to their conversation. Each turn's task has it whole.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // scalingMargin is how much longer than its timeouts an action may take before it counts as ended.

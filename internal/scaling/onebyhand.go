@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // MaySpawn returns why no agent can be started by hand, beside those that scaling keeps; empty: one can.

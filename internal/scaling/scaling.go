@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // MaxScaleStep bounds the agents that one action starts or stops.

@@ -3,8 +3,8 @@ package scaling
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // SpawnWait is how long to wait after the nth failure.

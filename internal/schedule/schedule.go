@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Bounds and defaults of schedules.

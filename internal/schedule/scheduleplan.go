@@ -1,7 +1,7 @@
 package schedule
 
 import (
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // PlanOf is the times as fleet checks and counts them.

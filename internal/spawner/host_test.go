@@ -15,10 +15,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/limit"
+	"mainstay.dev/sdk/api"
 )
 
 // ended is a spawner with one agent, which remembers whom it was asked to end.

@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // DefaultStopGrace is how long an agent has between being asked to stop and being killed: longer than agents take by

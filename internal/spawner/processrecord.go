@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // record is what the spawner's folder keeps of one process, in a file of its own.

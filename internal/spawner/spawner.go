@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // Spawner starts and stops agents on one platform. All its methods may be called side by side, and may be repeated: who

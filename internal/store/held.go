@@ -10,10 +10,10 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/parallel"
+	"mainstay.dev/sdk/api"
 )
 
 // heldLooks bounds the open tasks and runs of a cluster that HeldAt describes, and heldBytes the checkpoints of the

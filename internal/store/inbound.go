@@ -7,9 +7,9 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/api"
 )
 
 // Inbound are the events from outside of a namespace.

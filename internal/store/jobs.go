@@ -16,10 +16,10 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/schedule"
+	"mainstay.dev/sdk/api"
 )
 
 // Jobs are the jobs of a namespace. One that was deleted is not found.

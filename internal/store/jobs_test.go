@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/store"
+	"mainstay.dev/sdk/api"
 )
 
 type schedules struct {

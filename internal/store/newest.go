@@ -10,8 +10,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // newestLooks bounds the pages of visibility that one page of the newest tasks may cost. Where it does not suffice, as

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // MaxBulkIDs bounds the tasks that a bulk operation names by id.

@@ -1,7 +1,7 @@
 package task
 
 import (
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // EndOfElement is what Redeliver wants to know of an element that did not complete.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // LaneNeedsOf are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a

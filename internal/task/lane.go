@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // DefaultLane is the lane of tasks that any serving member may run.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Candidate is an agent that may get a task, with live facts.

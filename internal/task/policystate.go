@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 const (

@@ -1,7 +1,7 @@
 package task
 
 import (
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // MovedPriority is the priority of a task that was lost with its agent: one level ahead of its own, so that it does not

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // maxRecoveryAttempts bounds the attempts of a policy, and the histories that are kept.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // UnknownLease bounds how long a lost agent may go on with fenced work when the end of its lease is unknown.

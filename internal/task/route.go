@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // ErrorTool is the type of the failure of a call whose tool reported an error.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/api"
 )
 
 // A task with routes waits in a lane for each of their providers.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // agentEnv makes the test binary an agent: it holds an agentSpec.

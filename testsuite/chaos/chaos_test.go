@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/slow"
+	"mainstay.dev/sdk/api"
 
 	"github.com/stretchr/testify/require"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // drained is a time in which an agent was out of service: from when the API said that its drain was done until the

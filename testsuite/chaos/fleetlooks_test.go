@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // agentLook is what the driver reads of an agent.

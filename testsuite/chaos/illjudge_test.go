@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // illStory is a minute of looks at a cluster of three, in which "a" is ill from the 10th second to the 40th.

@@ -15,8 +15,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/activities"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // Illnesses: an agent says that it is not well, and works on. What it says of itself comes from its process, which is

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // TestOraclesSeeWhatMustNotHappen gives the oracles stories with one fault each, so that a silent oracle cannot pass

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // leafEnv makes the test binary a leaf of a command's process tree: it holds a leafSpec. Its one argument is the leaf's

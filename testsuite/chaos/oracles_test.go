@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/array"
+	"mainstay.dev/sdk/api"
 )
 
 // thawGrace is how long fenced work may still run in a process that was stopped for longer than its lease, from the

@@ -176,7 +176,7 @@ var plantedBugs = map[string][]edit{
 		}
 `}},
 	// Instances do not wait for the services that they require.
-	"requires-ignored": {{"api/jobdefinition.go", `d == nil || d.Requires == nil {`,
+	"requires-ignored": {{"sdk/go/api/jobdefinition.go", `d == nil || d.Requires == nil {`,
 		`d == nil || d.Requires == nil || plants("requires-ignored") {`}},
 	// An attempt is lost as soon as its agent is, whatever its job or task says.
 	"grace-ignored": {{"internal/hub/grace.go", `a.cancelling ||
@@ -397,7 +397,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 	"mainstay.dev/mainstay/internal/healing"
 )
 

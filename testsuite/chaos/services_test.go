@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	jobs "mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 const (

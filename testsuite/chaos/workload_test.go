@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // The clusters of a run, by their replication mode. Agents of the second note whether they lead.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/config"
@@ -20,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // TestMain sets the variables that the documents name.

@@ -19,13 +19,13 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
+	"mainstay.dev/sdk/api"
 )
 
 // arrays is a node with a cluster, and a client of it. It counts how often each element began.

@@ -20,7 +20,6 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/internal/httpapi"
@@ -28,6 +27,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/sdk/api"
 )
 
 const bulkPath = "/api/v1/agents/tasks/bulk"

@@ -15,11 +15,11 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 // bench is a cluster whose agents hold work until they are told to finish it, and note when it begins and ends.

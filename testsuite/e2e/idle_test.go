@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/slow"
+	"mainstay.dev/sdk/api"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"

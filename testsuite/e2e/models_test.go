@@ -20,12 +20,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 // provider is a fake provider of models: it answers what the first message says, and counts the requests.

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
+	"mainstay.dev/sdk/api"
 )
 
 // Temporal ends a workflow whose answer to one workflow task has more than 4 MiB: a run begins that many payloads in

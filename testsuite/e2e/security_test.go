@@ -24,7 +24,6 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/config/pki"
 	"mainstay.dev/mainstay/internal/contract"
@@ -33,6 +32,7 @@ import (
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 const firstAdmin = "the-first-admin-token-of-these-tests"

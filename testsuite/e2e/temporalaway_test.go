@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/testsuite/slow"
+	"mainstay.dev/sdk/api"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

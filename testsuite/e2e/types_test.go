@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 // waiting is a lane of the cluster; nil: there is none.

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
 	"mainstay.dev/mainstay/internal/spawner/kubernetes"
+	"mainstay.dev/sdk/api"
 )
 
 var spec = cluster.SpawnSpec{ID: "c_1-0a", Cluster: "c_1", Resources: api.Resources{CPU: "500m", Memory: "64Mi"},

@@ -25,7 +25,6 @@ import (
 	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
@@ -37,6 +36,7 @@ import (
 	"mainstay.dev/mainstay/internal/telemetry"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/sdk/api"
 )
 
 // Key seals the tokens of all hubs in tests.

@@ -17,7 +17,7 @@ import (
 	moby "github.com/moby/moby/client"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 var (

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/kubernetes"
+	"mainstay.dev/sdk/api"
 )
 
 // TestPodsAreAgents runs agents in pods of a real kubelet, ends them in several ways, and counts pods.

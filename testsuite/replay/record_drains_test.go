@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 // recordDrains records a drain that moves work at its deadline, one that is cancelled, and a dry run.

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 // TestRecordAgentLanes records tasks that are pinned to an agent: one that waits while the agent is away, one that comes

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 // TestRecordInbound records events from outside with each end. It only runs when asked.

@@ -12,11 +12,11 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/api"
 )
 
 const recordedHead = "job: recorded\ncluster: runs\nsafety: idempotent\nretry: {max_attempts: 2, initial_interval: 10ms}\nsteps:\n"

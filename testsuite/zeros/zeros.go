@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Of lists them for a type and all that is in it, as Type.key, sorted. key names the tag that has a field's name.

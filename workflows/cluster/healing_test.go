@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/healing"
 	"mainstay.dev/mainstay/workflows/workflowtest"
+	"mainstay.dev/sdk/api"
 )
 
 // TestClusterChecksHealing sends healing actions to a cluster in which an operator acted first, and to one in which no

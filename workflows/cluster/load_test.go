@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/mainstay/workflows/workflowtest"
+	"mainstay.dev/sdk/api"
 )
 
 // A reduction reaches the hubs, stays in the state, and ends by itself step by step.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // FuzzManualFailoverSignal sends what a person may send with temporal workflow signal. Nothing of it may harm the

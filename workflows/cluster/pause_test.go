@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/workflows/workflowtest"
+	"mainstay.dev/sdk/api"
 )
 
 func TestClusterPauses(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/scaling"
 	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/sdk/api"
 )
 
 // scalingFactsTimeout bounds reading the members' loads, when these decide which members to stop.

@@ -9,11 +9,11 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/sdk/api"
 )
 
 const (

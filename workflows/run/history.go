@@ -7,9 +7,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // A run continues as new before its history is longer than Temporal takes.

@@ -8,12 +8,12 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
+	"mainstay.dev/sdk/api"
 )
 
 // work is one task of a step: the step's own, or that of an element.

@@ -9,10 +9,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
+	"mainstay.dev/sdk/api"
 )
 
 // Workflow delivers one task. A completed task returns its state. Any other end is the workflow's failure (or

@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // giveUpAfter ends an agent whose benchmark is gone.

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // napType is the type of work that takes a millisecond.

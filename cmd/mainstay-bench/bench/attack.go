@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
+	"mainstay.dev/sdk/api"
 )
 
 // attack is something that one address sends without end, to use up the control plane.

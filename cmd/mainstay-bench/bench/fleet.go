@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/sdk/api"
 )
 
 const (

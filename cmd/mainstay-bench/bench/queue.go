@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // queuePlan is how much to measure.

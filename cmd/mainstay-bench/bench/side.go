@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // side is one of the two systems that are compared.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // A call that fails, or that its task gives up, ends no other call: tasks of all tenants share the session.

@@ -7,9 +7,9 @@ import (
 	"os"
 	"slices"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/api"
 )
 
 // File says which models an agent may call: a YAML file.

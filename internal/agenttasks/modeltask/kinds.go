@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // kinds are the forms of APIs.

@@ -25,9 +25,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // Type is the type of tasks that call models.

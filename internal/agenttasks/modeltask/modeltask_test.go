@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/api"
 )
 
 const openAnswer = `{"id":"c-1","model":"gpt-mini-1","choices":[{"message":{"content":"{\"n\": 1}"},"finish_reason":"stop"}],

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent/conform"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/api"
 )
 
 // ConformCommand is `agent conform`.

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/api"
 )
 
 // maxProbes is how many connections for probes there may be: the oldest makes room, so that the agent's tasks have

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
+	"mainstay.dev/sdk/api"
 )
 
 // offer is what the command line says of what tasks may ask for.

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/spelling"
+	"mainstay.dev/sdk/api"
 )
 
 // limitFlag adds --limit to a command that lists what can be a lot.

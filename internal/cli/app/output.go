@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.

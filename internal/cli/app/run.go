@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/sdk/api"
 )
 
 // shownOutput bounds what is shown of a step's output.

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/api"
 )
 
 // Submission is a task as a command line says it, for `task submit` and `schedule create`.

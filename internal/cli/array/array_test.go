@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/clitest"
+	"mainstay.dev/sdk/api"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(Command)) }

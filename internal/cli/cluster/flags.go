@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/api"
 )
 
 type setting struct{ flag, path, usage string }

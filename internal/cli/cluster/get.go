@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 func printCluster(a *app.App, k *api.Cluster) error {

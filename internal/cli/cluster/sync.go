@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/api"
 )
 
 func syncCommand(a *app.App) *cobra.Command {

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cluster"
+	"mainstay.dev/sdk/api"
 )
 
 // eventText tells an event in a line for people: whom it is about, where, and why.

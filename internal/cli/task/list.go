@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 func listCommand(r *app.Resource[client.Tasks]) *cobra.Command {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/api"
 )
 
 // extent is how much of a long text is shown.

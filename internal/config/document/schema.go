@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // Draft is the JSON Schema that schemas are written in.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/devserver"
+	"mainstay.dev/sdk/api"
 )
 
 // flags is the command line of `dev`.

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/api"
 )
 
 // Report is what `dev` says when all is up.

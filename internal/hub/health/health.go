@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/sdk/api"
 )
 
 // A cluster is notified of a new level once it has lasted, of a worse one soon, of a better one later, so that brief

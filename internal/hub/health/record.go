@@ -3,9 +3,9 @@ package health
 import (
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // Record has what a session did, and its ratings. The monitor's mutex guards it.

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/statesync"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/api"
 )
 
 // tables are agents of one cluster, at one hub or each at its own, that answer with their tables. What evil tells is

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/api"
 )
 
 const (

@@ -23,9 +23,9 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 // server is a Coolify of the tests.

@@ -17,9 +17,9 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 // ProgramPath is where a container sees Options.Program.

@@ -6,9 +6,9 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 // lonely is a spawner whose engine does not answer.

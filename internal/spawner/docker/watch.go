@@ -11,8 +11,8 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 // lookEvery is the time between two looks at the containers. Looks need no stream, so they outlive the engine's

@@ -18,9 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 func spawnerOf(t *testing.T, s *server) *EC2 {

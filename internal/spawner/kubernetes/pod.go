@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 // Labels and annotations of the pods. A cluster's name need not be a label's value.

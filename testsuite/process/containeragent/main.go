@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/api"
 )
 
 func main() {

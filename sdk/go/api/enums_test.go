@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/sdk/api"
 )
 
 // TestRecordsNameAllTheirValues: clients generate types from the enums, so each constant of a type is in them.
