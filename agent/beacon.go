@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // stopGrace is how long the task's work has to end when it is stopped for a cause. An agent that stops has waited for

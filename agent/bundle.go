@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // family leaves a child, a grandchild and a daemon in a session of its own, all of them deaf to SIGTERM and silent.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // metricsEvery is the greatest age of a sample.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // run is the state of one call of Agent.Run. The loop goroutine registers and polls; each attempt has a goroutine that

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // ErrStandby is the error of a write by a standby: only the leader writes.

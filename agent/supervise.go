@@ -6,7 +6,7 @@ import (
 	"net/url"
 
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Session is what a supervisor of the process needs for ProveDeath. Who has its token can end the session.

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into the agent's log

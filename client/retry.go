@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"net/http"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Overview is the whole fleet at a glance.

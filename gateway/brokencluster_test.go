@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestOneBrokenClusterBreaksNoList has a cluster that cannot answer, as when its state does not fit into a message.

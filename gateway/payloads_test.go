@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestSchemasAreServed to everybody, each by its name.

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestSchedulesAndJobsHaveABound makes one more of each while there are so many, of the tenant and of all.

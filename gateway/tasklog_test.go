@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // fakeHub answers the questions that are put to hubs.

@@ -24,8 +24,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // withTask adds an open task t-1 of the cluster default whose workflow answers with state.

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // T is what a hub needs of a test; every testing.TB has it.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // maxBody bounds what the fake hub reads, in bytes.

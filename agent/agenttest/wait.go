@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Until waits until condition holds. It calls condition at each change at the hub, without the hub's lock.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // check is one must of the protocol. The fake hub itself finds malformed requests and missing tokens.

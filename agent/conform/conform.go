@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent/agenttest"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Program is the agent under test. It gets the hub's URL as HUB, its own id as ID and its cluster as CLUSTER.

@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/textfile"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // binaryPrefix begins the headers with the attributes of an event in binary mode.

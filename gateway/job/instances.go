@@ -13,8 +13,8 @@ import (
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 type restartInput struct {

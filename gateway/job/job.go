@@ -22,8 +22,8 @@ import (
 	"mainstay.dev/mainstay/internal/limit"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Handlers answer the requests.

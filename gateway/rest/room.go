@@ -6,7 +6,7 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // How many schedules there are at most, and how many jobs: of all, and of one tenant. A count is about a second old, so

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // maxWait bounds the parameter wait.

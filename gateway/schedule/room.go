@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // How often a minute schedules start something: those of one tenant together, and those without a tenant. Temporal

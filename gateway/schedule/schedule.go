@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/internal/limit"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // create makes a schedule. Its cluster must be there; the lane is found anew for each task.

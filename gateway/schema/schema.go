@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/payload"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Handlers answer the requests.

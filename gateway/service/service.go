@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // fresh is how long what hubs said of instances is answered again.

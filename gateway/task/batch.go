@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

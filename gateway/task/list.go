@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 type getInput struct {

@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 func (h *Handlers) registerRerun(r *rest.Routes) {

@@ -10,8 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 func overviewCommand(a *app.App) *cobra.Command {

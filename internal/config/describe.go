@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"mainstay.dev/mainstay/internal/config/document"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Setting is one effective value and where it comes from.

@@ -33,9 +33,9 @@ import (
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/telemetry"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // tracerName is the name under which the control plane makes spans.

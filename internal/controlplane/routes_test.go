@@ -22,8 +22,8 @@ import (
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/page"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // everyRoute serves all parts, as one process may, and calls nobody.

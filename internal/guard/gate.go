@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/limit"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Defaults of the rate limits, in requests.

@@ -12,8 +12,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error;

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/limit"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // What one client may have under way at a time: a token, an agent, or an address without a token.

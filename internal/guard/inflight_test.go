@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // crowd sends requests to a gate that are not answered before the test says so.

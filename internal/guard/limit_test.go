@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 func TestEachClientHasItsOwnBudget(t *testing.T) {

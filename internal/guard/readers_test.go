@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestListsOfOneReaderRest has one viewer read without end, at many places at once: before, the store read for nobody

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/internal/access"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 func TestATokenWorksAtOnceAndARevokedOneForSecondsMore(t *testing.T) {

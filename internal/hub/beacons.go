@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // endingAllowance is the additional time for an agent that is stopping an overdue attempt, beside the grace of the

@@ -12,8 +12,8 @@ import (
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Each attempt heartbeat is a write in Temporal, so they are rare: one soon after the attempt begins, so that observers

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // connection is one TCP connection to the hub. When it closes, the session that last polled on it becomes suspect, and

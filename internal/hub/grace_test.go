@@ -8,8 +8,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // What becomes of an instance with a disconnect grace of ten seconds, and of another task, after their agent's

@@ -8,8 +8,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestALeaseHoldsAsItWasTold changes a cluster's mode or role_lease under an agent with fenced work, which then is cut

@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

@@ -3,7 +3,7 @@ package hub
 import (
 	"context"
 
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // sendLog accepts log lines from an agent.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // holdPoll handles one poll. The poll is the session's heartbeat and acknowledges assignments. holdPoll answers at once

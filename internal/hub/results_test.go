@@ -17,8 +17,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 var badTask = &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte("bad/1"), Input: &commonpb.Payloads{

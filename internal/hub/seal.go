@@ -9,8 +9,8 @@ import (
 	"fmt"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // sealer makes tokens that only holders of the key can make: base64url(json ‖ HMAC-SHA256(purpose ‖ json)).

@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/mainstay/internal/hub/health"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // session is one registration of one agent process. The hub's mutex guards it: its methods need it held.

@@ -29,8 +29,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // fakeTemporal is a Temporal in memory. Methods that the hub does not use are nil and panic.

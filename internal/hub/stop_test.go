@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Agents may say goodbye while the hub stops. Each goodbye begins work that the hub waits for, or may already be past.

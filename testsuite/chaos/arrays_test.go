@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/array"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const arraysPath = "/api/v1/agents/arrays"

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // wireMode is what the network between one agent and the hubs does.

@@ -22,10 +22,10 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // arrays is a node with a cluster, and a client of it. It counts how often each element began.

@@ -24,10 +24,10 @@ import (
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const bulkPath = "/api/v1/agents/tasks/bulk"

@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/protocol"
 )
 
 var defaultTiming = flag.Bool("default-timing", false,

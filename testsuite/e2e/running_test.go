@@ -16,9 +16,9 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestHangingHandlerIsNoticed has one handler that gives no sign of life, and an agent, spoken by hand, that lives and

@@ -30,9 +30,9 @@ import (
 	"mainstay.dev/mainstay/internal/guard"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const firstAdmin = "the-first-admin-token-of-these-tests"

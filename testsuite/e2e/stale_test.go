@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestResultOfASupersededAttemptIsRefused lets an agent vanish with a task, another complete it, and the first come

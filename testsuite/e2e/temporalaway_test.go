@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/hub"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/protocol"
 )
 
 // TestTemporalAway cuts a node off Temporal: every request is answered soon with 503, and nothing is lost.

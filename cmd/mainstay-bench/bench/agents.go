@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // giveUpAfter ends an agent whose benchmark is gone.

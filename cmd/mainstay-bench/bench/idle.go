@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // idle is what a fleet without work costs.

@@ -24,8 +24,8 @@ import (
 	"mainstay.dev/mainstay/internal/demo/checksum"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/internal/textfile"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Command is `agent run`.

@@ -17,8 +17,8 @@ import (
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/clitest"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/textfile"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Execute runs a command line of a program and returns the process's exit code. root has the program's commands.

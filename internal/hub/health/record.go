@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // Record has what a session did, and its ratings. The monitor's mutex guards it.

@@ -13,8 +13,8 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/statesync"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 // tables are agents of one cluster, at one hub or each at its own, that answer with their tables. What evil tells is

@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/statesync"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/protocol"
 )
 
 const (

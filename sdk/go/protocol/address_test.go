@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/sdk/protocol"
 )
 
 func TestShownURL(t *testing.T) {
