@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

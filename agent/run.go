@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

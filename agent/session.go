@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

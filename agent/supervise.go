@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

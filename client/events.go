@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 )
 
 const (

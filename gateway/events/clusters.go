@@ -11,12 +11,12 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

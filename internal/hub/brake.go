@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 )
 
 // reprieveGraces is how many disconnect graces a held session has to come back after the brake was released. An agent

@@ -8,12 +8,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

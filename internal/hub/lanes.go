@@ -12,10 +12,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/control"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 )
 
 const (

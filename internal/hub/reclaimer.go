@@ -9,11 +9,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 )
 
 // returnTime is how long an agent that promises to reconnect has to come back after a hub's start: its tries are two

@@ -13,11 +13,11 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 )
 
 const (

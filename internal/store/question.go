@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/backoff"
 )
 
 // Question is a question to who polls a queue, as a hub or a spawner.

@@ -21,9 +21,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/backoff"
 )
 
 const (

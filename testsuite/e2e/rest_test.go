@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

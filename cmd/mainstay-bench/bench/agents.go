@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/protocol"
 )
 

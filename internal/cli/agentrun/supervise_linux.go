@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/agent/proctree"
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/backoff"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/sdk/backoff"
 )
 
 const (

@@ -8,12 +8,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 )
 
 // Notices signals changes of members to the cluster workflows, batched per cluster. It never blocks the hub.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/sdk/backoff"
 )
 
 func TestBackoffGrowsToItsLimit(t *testing.T) {
