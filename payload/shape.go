@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/spelling"
 )
 
 type object = map[string]any

@@ -12,9 +12,9 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
+	"mainstay.dev/sdk/spelling"
 )
 
 // Handlers answer the requests.

@@ -13,8 +13,8 @@ import (
 
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/spelling"
 )
 
 // checker checks a definition whose form is right.

@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/spelling"
+	"mainstay.dev/sdk/spelling"
 )
 
 // CheckInputs checks inputs of a run against the schema of a definition, and fills in the schema's defaults.

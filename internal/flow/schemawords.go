@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/spelling"
+	"mainstay.dev/sdk/spelling"
 )
 
 // The words of JSON Schema: those that hold a schema, or a list of them; those that hold schemas by name; and others.

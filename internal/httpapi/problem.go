@@ -15,9 +15,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
+	"mainstay.dev/sdk/spelling"
 )
 
 // statuses is the one table from problem codes to HTTP statuses. invalid_request is 422 here (the request is readable

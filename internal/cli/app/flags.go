@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/internal/textfile"
-	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/spelling"
 )
 
 // limitFlag adds --limit to a command that lists what can be a lot.

@@ -15,8 +15,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/spelling"
 )
 
 const (
