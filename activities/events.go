@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // AssignmentTypes are the types of events whose data is a task, where nobody says which.

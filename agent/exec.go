@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // ExecType is the task type that ExecHandler is meant for.

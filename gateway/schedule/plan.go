@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/schedule"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // checkSchedule finds mistakes in the times and the task, and returns the task's spec.

@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/httpapi"
-	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/payload"
 	"mainstay.dev/sdk/protocol"
 )
 

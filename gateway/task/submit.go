@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 	"mainstay.dev/sdk/protocol"
 )
 

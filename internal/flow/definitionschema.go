@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/internal/config/document"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // DefinitionSchema is the JSON Schema of definitions, for editors. Read finds more mistakes than it does.

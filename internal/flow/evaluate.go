@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/internal/job"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // Evaluator evaluates the expressions of plans. It is safe for concurrent use; it keeps what it has compiled.

@@ -1,8 +1,8 @@
 package flow
 
 import (
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // payload checks a task's payload, if its type is one of ours, as far as it is known before its expressions are

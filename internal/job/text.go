@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/payload"
 )
 
 // Text is a value as text: text as it is, anything else as JSON, numbers digit for digit.

@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/mainstay/internal/config/agentconfig"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // TestMain sets the variables that the documents name.

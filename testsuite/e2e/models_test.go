@@ -23,9 +23,9 @@ import (
 	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // provider is a fake provider of models: it answers what the first message says, and counts the requests.

@@ -27,8 +27,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/task"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // Type is the type of tasks that call a tool.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/internal/mesh"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // kinds are the forms of APIs.

@@ -26,8 +26,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/mesh"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // Type is the type of tasks that call models.

@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/config/document"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // Submission is a task as a command line says it, for `task submit` and `schedule create`.

@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/textfile"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 )
 
 // Command is the group of arrays.

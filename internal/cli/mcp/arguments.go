@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"mainstay.dev/mainstay/payload"
+	"mainstay.dev/sdk/payload"
 )
 
 // Values that are handed on as the assistant wrote them: their numbers keep all digits.

@@ -17,8 +17,8 @@ import (
 
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
-	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/payload"
 	"mainstay.dev/sdk/protocol"
 )
 
