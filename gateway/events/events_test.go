@@ -31,7 +31,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
@@ -39,6 +38,7 @@ import (
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	rest "mainstay.dev/sdk/client"
 	"mainstay.dev/sdk/protocol"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 func searchCommand(a *app.App) *cobra.Command {

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/activities"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/healing"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 const (

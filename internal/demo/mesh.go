@@ -17,11 +17,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 const (

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/internal/demo/checksum"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // lookEvery is how long the demo waits for an array until it shows how far it is.

@@ -19,12 +19,12 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 	"mainstay.dev/sdk/protocol"
 )
 

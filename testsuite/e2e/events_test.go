@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // listening is a stream of events and what came of it.

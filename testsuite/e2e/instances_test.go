@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // crew is a cluster whose agents run instances, with a ledger of their begins.

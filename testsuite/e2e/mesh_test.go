@@ -24,10 +24,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/mesh"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // senders are two tenants that send events, with an agent that echoes, and a client of each.

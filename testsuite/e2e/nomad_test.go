@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // Each test here is named after an issue of another orchestrator, whose users ask for what the test shows: Nomad 6864 is

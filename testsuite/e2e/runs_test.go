@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // runsOf is a node with an agent, and a client of a person.

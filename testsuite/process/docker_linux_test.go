@@ -26,11 +26,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/spawner/docker"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // engine is a Docker engine of a test's own, without a network but the machine's.

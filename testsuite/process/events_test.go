@@ -21,10 +21,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // eventCount can be raised: -args -events 5000.

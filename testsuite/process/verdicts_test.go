@@ -17,10 +17,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/testsuite/slow"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // TestVerdictsThroughKills kills the control plane and its Temporal after each result, before and while an agent checks

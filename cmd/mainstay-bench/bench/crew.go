@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 const (

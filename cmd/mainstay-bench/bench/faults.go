@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // moveLimit is how long a task may take to go on elsewhere until the run is given up.

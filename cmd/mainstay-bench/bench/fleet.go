@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 const (

@@ -18,11 +18,11 @@ import (
 	sdkclient "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
+	"mainstay.dev/sdk/client"
 )
 
 // gatewayPlan is how to load both sides: with clients that submit one task after the other, for a time.

@@ -23,12 +23,12 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.uber.org/zap/zapcore"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/testsuite/freeport"
+	"mainstay.dev/sdk/client"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
+	"mainstay.dev/sdk/client"
 )
 
 // What another orchestrator, Nomad 2.0.5, needs until an instance of a killed agent begins elsewhere, in milliseconds:

@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 const (

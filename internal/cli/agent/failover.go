@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // FailoverCommand is the group of failovers.

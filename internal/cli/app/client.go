@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/config/pki"
+	"mainstay.dev/sdk/client"
 )
 
 const (

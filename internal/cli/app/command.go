@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
+	"mainstay.dev/sdk/client"
 )
 
 // GroupOf makes a group of commands that call the API.

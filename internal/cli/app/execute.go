@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/client"
 	"mainstay.dev/sdk/protocol"
 )
 

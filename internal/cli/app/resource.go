@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
+	"mainstay.dev/sdk/client"
 )
 
 // Resource is a kind of thing of the API as the command line speaks of it. The verbs that kinds share are made from it.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 const laneUsage = "only this lane: default, cap/<capability>+<capability>, " +

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // Command is the group of healing.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // Command is the group of jobs.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // definition reads a file and checks it before it is sent: what is wrong is told with file and line.

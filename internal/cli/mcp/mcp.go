@@ -15,9 +15,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 	"mainstay.dev/sdk/payload"
 	"mainstay.dev/sdk/protocol"
 )

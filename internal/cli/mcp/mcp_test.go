@@ -14,8 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/client"
 )
 
 // fakeAPI answers as the REST API does, and tells what it was asked.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/textfile"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 	"mainstay.dev/sdk/protocol"
 )
 

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/array"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 func rerunCommand(a *app.App) *cobra.Command {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 // Command is the group of tokens.

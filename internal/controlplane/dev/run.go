@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
@@ -28,6 +27,7 @@ import (
 	"mainstay.dev/mainstay/internal/telemetry"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/sdk/api"
+	rest "mainstay.dev/sdk/client"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/client"
 )
 
 func Example() {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/client"
+	"mainstay.dev/sdk/client"
 )
 
 func TestReaderReadsWhatTheStandardAllows(t *testing.T) {
