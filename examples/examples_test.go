@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent/agenttest"
 	"mainstay.dev/mainstay/testsuite/build"
+	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

@@ -5,9 +5,9 @@ package main
 import (
 	"os"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".

@@ -30,7 +30,7 @@ func TestTheAgentIsSmall(t *testing.T) {
 	list, err := exec.Command("go", "list", "-deps", ".").Output()
 	require.NoError(t, err)
 	packages := strings.Fields(string(list))
-	require.Contains(t, packages, "mainstay.dev/mainstay/agent")
+	require.Contains(t, packages, "mainstay.dev/sdk/agent")
 	for _, name := range packages {
 		require.NotContains(t, name, "temporal")
 		for _, part := range []string{"contract", "controlplane", "devserver", "gateway", "guard", "hub", "store", "worker",

@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 )
 
 func main() {

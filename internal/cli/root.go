@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	library "mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/agent"
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
@@ -27,6 +26,7 @@ import (
 	"mainstay.dev/mainstay/internal/controlplane"
 	"mainstay.dev/mainstay/internal/controlplane/dev"
 	"mainstay.dev/mainstay/internal/demo"
+	library "mainstay.dev/sdk/agent"
 )
 
 // Main runs this process's command line and returns its exit code. version is the program's.

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 )
 
 // Size of the installation that BenchmarkPage looks at.

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

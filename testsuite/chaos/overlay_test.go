@@ -57,31 +57,31 @@ var plantedBugs = map[string][]edit{
 		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
-		{"agent/session.go", `	if r.lease <= 0 || r.leaseFrom.IsZero() {
+		{"sdk/go/agent/session.go", `	if r.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`, `	if plants("agent-ignores-lease") || r.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`},
-		{"agent/session.go", `return r.lease > 0 &&`,
+		{"sdk/go/agent/session.go", `return r.lease > 0 &&`,
 			`return !plants("agent-ignores-lease") && r.lease > 0 &&`},
-		{"agent/session.go", `no := late || over && a.RetrySafety == api.Fenced`,
+		{"sdk/go/agent/session.go", `no := late || over && a.RetrySafety == api.Fenced`,
 			`no := !plants("agent-ignores-lease") && (late || over && a.RetrySafety == api.Fenced)`},
 	},
 	// An assignment that comes twice runs twice.
-	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`,
+	"duplicate-run": {{"sdk/go/agent/attempt.go", `at := r.attempts[key]; at != nil {`,
 		`at := r.attempts[key]; at != nil && !plants("duplicate-run") {`}},
 	// The guard does not kill the tree, and has no cgroup whose folder would stay.
 	"tree-left": {
-		{"agent/execguards_linux.go", `[]string{"GOMAXPROCS=1"}`,
+		{"sdk/go/agent/execguards_linux.go", `[]string{"GOMAXPROCS=1"}`,
 			`[]string{"GOMAXPROCS=1", "` + plantEnv + `=" + planted}`},
-		{"agent/proctree/guard_linux.go", `	for wait := time.Millisecond; !t.reap()`, `	if plants("tree-left") {
+		{"sdk/go/agent/proctree/guard_linux.go", `	for wait := time.Millisecond; !t.reap()`, `	if plants("tree-left") {
 		return
 	}
 	for wait := time.Millisecond; !t.reap()`},
-		{"agent/proctree/cgroup_linux.go", `	c := cgroupOf(below, guard)
+		{"sdk/go/agent/proctree/cgroup_linux.go", `	c := cgroupOf(below, guard)
 	if c == "" {`, `	c := cgroupOf(below, guard)
 	if c == "" || plants("tree-left") {`},
 	},
 	// The tree lives on when its lease is over.
-	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`,
+	"guard-ignores-lease": {{"sdk/go/agent/proctree/guard_linux.go", `case o.kind == orderLease:`,
 		`case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
 	// Every task is delivered again as if it were idempotent.
 	"run-again": {{"workflows/delivery/delivery.go", `		next := task.Redeliver(&d.task.Spec,`, `		spec := d.task.Spec
@@ -352,7 +352,7 @@ var plantedBugs = map[string][]edit{
 		`Meta: mcp.Meta{keyName: map[bool]string{true: fmt.Sprint(key, task.Attempt), false: key}[
 			plants("tool-key-changes")]}`}},
 	// A handler's signs of life do not count.
-	"beacon-unheard": {{"agent/beacon.go", `func (s *signs) alive() {
+	"beacon-unheard": {{"sdk/go/agent/beacon.go", `func (s *signs) alive() {
 `, `func (s *signs) alive() {
 	if plants("beacon-unheard") {
 		return

@@ -19,13 +19,13 @@ import (
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/internal/devserver"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

@@ -16,10 +16,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/activities"
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -19,11 +19,11 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"google.golang.org/protobuf/proto"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/payload"
 )

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/client"
 )

@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/access"
 	"mainstay.dev/mainstay/internal/config/pki"
 	"mainstay.dev/mainstay/internal/contract"
@@ -31,6 +30,7 @@ import (
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

@@ -13,9 +13,9 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

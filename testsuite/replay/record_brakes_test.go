@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
 	"mainstay.dev/mainstay/internal/hub"
 	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

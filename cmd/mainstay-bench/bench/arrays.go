@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

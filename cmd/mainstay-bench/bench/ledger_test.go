@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent"
 )
 
 func TestLedgerTellsWhatHandlersDo(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 )
 
 // Arguments and structured results keep their digits, over each transport.

@@ -25,8 +25,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/task"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/payload"
 )

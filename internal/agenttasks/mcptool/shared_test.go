@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

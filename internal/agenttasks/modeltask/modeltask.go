@@ -24,8 +24,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/payload"
 )

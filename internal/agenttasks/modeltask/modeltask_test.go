@@ -17,8 +17,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/mesh"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

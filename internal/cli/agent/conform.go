@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/agent/conform"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent/conform"
 	"mainstay.dev/sdk/api"
 )
 

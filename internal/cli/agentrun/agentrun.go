@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
 	"mainstay.dev/mainstay/internal/agenttasks/modeltask"
 	"mainstay.dev/mainstay/internal/cli/app"
@@ -24,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/internal/demo/checksum"
 	"mainstay.dev/mainstay/internal/telemetry/tracing"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -49,7 +49,7 @@ func Command(a *app.App) *cobra.Command {
 		Long: `Run an agent until it gets SIGTERM or SIGINT; then it takes nothing new, finishes what it runs and says goodbye.
 
 With --allow-exec, whoever may submit tasks may run any command here as this user. Agents with handlers of their own are
-programs that embed the package mainstay.dev/mainstay/agent, or speak its protocol in any language.`,
+programs that embed the package mainstay.dev/sdk/agent, or speak its protocol in any language.`,
 		Example: `  mainstay agent run --hub http://10.0.0.5:8080 --cluster build --id build-1 --slots 4 --allow-exec
   mainstay agent run --config agent.yaml`,
 		Args: app.Exactly(),

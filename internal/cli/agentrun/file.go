@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config/agentconfig"
+	"mainstay.dev/sdk/agent"
 )
 
 // The defaults of an agent's health probes.

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/config/agentconfig"
+	"mainstay.dev/sdk/agent"
 )
 
 // flagsOf is `agent run` with a command line that is parsed and not run.

@@ -13,9 +13,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/connlimit"
 	"mainstay.dev/mainstay/internal/textfile"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

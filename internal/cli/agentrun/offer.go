@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/config/document"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agent/agenttest"
 	"mainstay.dev/mainstay/internal/cli/agentrun"
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/clitest"
+	"mainstay.dev/sdk/agent"
+	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agent/proctree"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent"
+	"mainstay.dev/sdk/agent/proctree"
 	"mainstay.dev/sdk/backoff"
 )
 

@@ -6,8 +6,8 @@ import (
 	"context"
 	"time"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent"
 )
 
 // supervise needs what only Linux has: to be the parent of all that an agent leaves behind.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/config/document"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/payload"
 )

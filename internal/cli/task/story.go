@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/client"
 )

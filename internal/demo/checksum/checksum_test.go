@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 )
 
 const (

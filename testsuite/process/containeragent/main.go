@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/internal/spawner"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

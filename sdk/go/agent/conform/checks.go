@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

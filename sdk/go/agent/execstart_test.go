@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/agent/proctree"
+	"mainstay.dev/sdk/agent/proctree"
 	"mainstay.dev/sdk/api"
 )
 

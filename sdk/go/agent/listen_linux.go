@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mainstay.dev/mainstay/agent/proctree"
+	"mainstay.dev/sdk/agent/proctree"
 )
 
 // listeners finds what listens on a port of this host, and which of it is the instance's own. It is not known where a

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/sdk/agent"
 )
 
 // hiding has this test run in a process of its own, which waits for its standard input to close.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/sdk/agent"
+	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )

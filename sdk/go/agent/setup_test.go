@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/sdk/agent"
+	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/protocol"
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 // tracerName is the instrumentation's name in spans.
-const tracerName = "mainstay.dev/mainstay/agent"
+const tracerName = "mainstay.dev/sdk/agent"
 
 // tracer is that of the options, else OpenTelemetry's global one, which records nothing unless the program set one up.
 func (a *Agent) tracer() trace.Tracer {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent/proctree"
+	"mainstay.dev/sdk/agent/proctree"
 )
 
 // TestOrderToAGuardThatDoesNotRead: a stopped guard must not hold up the agent, which has renewed its lease many times.

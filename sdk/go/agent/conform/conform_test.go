@@ -19,8 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/agent/conform"
+	"mainstay.dev/sdk/agent"
+	"mainstay.dev/sdk/agent/conform"
 )
 
 const goAgent = "CONFORM_GO_AGENT"

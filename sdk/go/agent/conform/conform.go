@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
