@@ -10,7 +10,7 @@ export CGO_ENABLED = 0
 LINTERS := bin/golangci-lint bin/workflowcheck
 # Unit tests: those of all packages that do not embed Temporal. The race detector would build and instrument the whole
 # server for the others, which is slow and finds nothing of ours.
-UNITS = $$($(GO) list ./... | grep -Ev '/(cli|cmd/mainstay(-bench(/bench)?)?|controlplane(/dev)?|demo|devserver(/onpostgres)?|testsuite/.*)$$')
+UNITS = $$($(GO) list ./... mainstay.dev/sdk/... | grep -Ev '/(internal/(cli|controlplane(/dev)?|demo|devserver(/onpostgres)?)|cmd/.*|testsuite/.*)$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo dev build image openapi page test units whole plants dogfood nightly e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
@@ -36,7 +36,7 @@ openapi: ## write docs/openapi.json anew, after a change of the REST API; a test
 	@mv docs/openapi.json.new docs/openapi.json
 
 page: ## make the fleet page's scripts anew, after a change of its modules; a test compares them
-	$(GO) test ./page -run '^TestBundle$$' -count=1 -args -write
+	$(GO) test ./internal/page -run '^TestBundle$$' -count=1 -args -write
 
 # The tests that plant bugs in the program. They build it a second time and take minutes.
 PLANTS := ^TestPlants(InTests)?$$
@@ -52,7 +52,7 @@ MEASURES := ^TestBench\w+InSmall$$$$
 WHOLE := ./testsuite/process ./testsuite/browser ./testsuite/chaos
 
 # Packages that embed Temporal or test the tests, beside those.
-EMBEDDERS = $$($(GO) list ./cli ./cmd/... ./controlplane/... ./demo ./devserver/... ./testsuite/... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$' | sort -u)
+EMBEDDERS = $$($(GO) list ./internal/cli ./cmd/... ./internal/controlplane/... ./internal/demo ./internal/devserver/... ./testsuite/... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$' | sort -u)
 
 # One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure. Tests wait for timers much
 # of their time, so more of them run at a time than two cores would have.
@@ -117,11 +117,11 @@ chaos: ## break a whole installation for ten minutes and check what came of it
 FUZZ     ?= $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u)
 FUZZTIME ?= 2000000x
 
-fuzz: ## fuzz each decoder: make fuzz FUZZTIME=10000000x FUZZ=./protocol
+fuzz: ## fuzz each decoder: make fuzz FUZZTIME=10000000x FUZZ=./sdk/go/protocol
 	@set -e; for dir in $(FUZZ); do grep -ho '^func Fuzz[A-Za-z]*' $$dir/*_test.go | sed "s|^func |$$dir |"; done | \
 	  awk -v part=$(PART) 'BEGIN { split(part, p, "/") } (NR - 1) % p[2] == p[1]' | \
 	  while read dir name; do \
-	    $(GO) test $$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null; \
+	    $(GO) test -C $$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null; \
 	  done
 
 replay: ## replay the recorded workflow histories against the present code
@@ -132,10 +132,11 @@ record: ## run the replay scenarios for real and write their histories; commit w
 
 lint: $(LINTERS) ## check style, layout rules and workflow determinism
 	bin/golangci-lint run ./...
+	cd sdk/go && ../../bin/golangci-lint run ./...
 	bin/workflowcheck ./workflows/...
 
 fmt: bin/golangci-lint ## format the code
-	bin/golangci-lint fmt ./...
+	bin/golangci-lint fmt ./... ./sdk/go/...
 
 vuln: bin/govulncheck ## look for known vulnerabilities (fetches the Go vulnerability database)
 	bin/govulncheck ./cmd/...

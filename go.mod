@@ -50,7 +50,6 @@ require (
 	go.temporal.io/sdk/contrib/opentelemetry v0.8.1
 	go.temporal.io/server v1.32.1
 	go.uber.org/fx v1.24.0
-	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.28.0
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
@@ -64,6 +63,7 @@ require (
 	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
 	k8s.io/client-go v0.35.4
+	mainstay.dev/sdk v0.0.0
 	pgregory.net/rapid v1.3.0
 )
 
@@ -281,3 +281,6 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.0 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+// The SDK for Go is a module of its own, so that who embeds an agent gets none of the server. Both are of one commit.
+replace mainstay.dev/sdk => ./sdk/go

@@ -22,9 +22,9 @@ var (
 // TestEveryNameIsHandled reads the sources: a message that nothing handles would wait for ever.
 func TestEveryNameIsHandled(t *testing.T) {
 	t.Parallel()
-	contract := source(t, "../contract")
+	contract := source(t, "../internal/contract")
 	inWorkflows := source(t, "../workflows") + source(t, "../workflows/*")
-	registered := source(t, "../hub") + source(t, "../spawner") + source(t, ".")
+	registered := source(t, "../internal/hub") + source(t, "../internal/spawner") + source(t, ".")
 	messages := declared.FindAllStringSubmatch(contract, -1)
 	require.Greater(t, len(messages), 80)
 	for _, m := range messages {

@@ -21,7 +21,7 @@ import (
 )
 
 // repository is its root, seen from here.
-const repository = ".."
+const repository = "../.."
 
 // takes checks a command line as far as it can be without running it: the command is there, and takes these flags.
 func takes(t *testing.T, where string, args []string) {

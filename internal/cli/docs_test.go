@@ -28,11 +28,11 @@ var (
 // TestCommandsOfTheDocumentsExist looks for each command line that the documents show: its commands and its flags.
 func TestCommandsOfTheDocumentsExist(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../docs/*.md")
+	files, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
 	root, looked := rootCommand(app.New("dev")), 0
 	root.InitDefaultCompletionCmd()
-	for _, file := range append(files, "../README.md", "../CONTRIBUTING.md") {
+	for _, file := range append(files, "../../README.md", "../../CONTRIBUTING.md") {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, line := range docCommands(string(text)) {

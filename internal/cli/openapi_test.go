@@ -18,7 +18,7 @@ import (
 )
 
 // committedDocument is what `make openapi` writes.
-const committedDocument = "../docs/openapi.json"
+const committedDocument = "../../docs/openapi.json"
 
 func TestOpenAPIIsCommitted(t *testing.T) {
 	t.Parallel()

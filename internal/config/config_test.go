@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-const sample = "../deploy/mainstay.yaml"
+const sample = "../../deploy/mainstay.yaml"
 
 func TestSampleIsTheDefault(t *testing.T) {
 	t.Parallel()

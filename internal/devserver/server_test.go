@@ -230,7 +230,7 @@ func TestUnknownDurability(t *testing.T) {
 // of its settings, with a value of the right kind.
 func TestDynamicConfigForOtherServers(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../deploy/temporal/dynamicconfig.yaml")
+	text, err := os.ReadFile("../../deploy/temporal/dynamicconfig.yaml")
 	require.NoError(t, err)
 	loaded := dynamicconfig.LoadYamlFile(text)
 	require.Empty(t, loaded.Errors)

@@ -25,7 +25,7 @@ func TestTheSchemaOfDefinitions(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &value))
 		return schema.Validate(value)
 	}
-	files, err := filepath.Glob("../examples/jobs/*.yaml")
+	files, err := filepath.Glob("../../examples/jobs/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

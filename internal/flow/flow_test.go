@@ -614,7 +614,7 @@ func TestEvaluate(t *testing.T) {
 // Every definition among the examples is valid.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../examples/jobs/*.yaml")
+	files, err := filepath.Glob("../../examples/jobs/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

@@ -20,14 +20,14 @@ func TestConform(t *testing.T) {
 		code int
 		says []string
 	}{
-		"it passes": {[]string{"--check", "register", "--", "python3", "../../examples/python/agent.py"}, app.ExitOK,
+		"it passes": {[]string{"--check", "register", "--", "python3", "../../../examples/python/agent.py"}, app.ExitOK,
 			[]string{"pass  register         register with agent_id"}},
 		"it fails": {[]string{"--check", "register", "--", "sh", "-c", "echo its trouble; exit 3"}, app.ExitFailure,
 			[]string{"FAIL  register", "\n      the program ended by itself: exit status 3\n",
 				"\n      see docs/AGENT-PROTOCOL.md#register\n", "\n        its trouble\n", "1 of 1 check failed"}},
 		"it is left out": {[]string{"--check", "cancel", "--long-type", "nap", "--", "python3",
-			"../../examples/python/agent.py"}, app.ExitOK, []string{"skip  cancel", `no tasks of type "nap"`}},
-		"as JSON": {[]string{"--check", "register", "-o", "json", "--", "python3", "../../examples/python/agent.py"},
+			"../../../examples/python/agent.py"}, app.ExitOK, []string{"skip  cancel", `no tasks of type "nap"`}},
+		"as JSON": {[]string{"--check", "register", "-o", "json", "--", "python3", "../../../examples/python/agent.py"},
 			app.ExitOK, []string{`"check": "register",`, `"outcome": "pass"`}},
 		"there is no such program": {[]string{"--check", "register", "--", "/nowhere/agent"}, app.ExitFailure,
 			[]string{"start the agent: fork/exec /nowhere/agent: no such file"}},

@@ -84,7 +84,7 @@ graceful_shutdown:
 
 func TestAgentsFileOfDeploy(t *testing.T) {
 	t.Parallel()
-	_, _, err := fromFile(flagsOf(t), "../../deploy/agent.yaml", "")
+	_, _, err := fromFile(flagsOf(t), "../../../deploy/agent.yaml", "")
 	require.NoError(t, err)
 }
 

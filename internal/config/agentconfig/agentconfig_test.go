@@ -21,7 +21,7 @@ func TestTheFileIsReadAsItsSchemaSays(t *testing.T) {
 	require.NoError(t, compiler.AddResource("agent", document))
 	schema, err := compiler.Compile("agent")
 	require.NoError(t, err)
-	example, err := os.ReadFile("../deploy/agent.yaml")
+	example, err := os.ReadFile("../../../deploy/agent.yaml")
 	require.NoError(t, err)
 	for text, wrong := range map[string]string{
 		string(example):                          "",

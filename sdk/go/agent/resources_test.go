@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/agent/agenttest"
 	"mainstay.dev/sdk/api"
@@ -56,9 +55,7 @@ echo "1, GRID T4-2Q, [N/A]"`)
 
 func TestCommandGetsItsAllocation(t *testing.T) {
 	t.Parallel()
-	port, err := freeport.Row(1)
-	require.NoError(t, err)
-	dir := t.TempDir()
+	port, dir := freePort(t), t.TempDir()
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	start(t, hub, func(o *agent.Options) {
 		o.Resources = &api.Inventory{Volumes: []api.Volume{{Name: "models", Path: dir}, {Name: "other", Path: "/"}}}
@@ -79,6 +76,16 @@ func TestCommandGetsItsAllocation(t *testing.T) {
 		"MAINSTAY_DEVICES_GPU=2,0", "MAINSTAY_DEVICES_FPGA=1", "MAINSTAY_VOLUME_MODELS=" + dir,
 		"MAINSTAY_PORT_HTTP_API=" + strconv.Itoa(port)})
 	require.NotContains(t, out.Stdout, "MAINSTAY_VOLUME_OTHER")
+}
+
+// freePort is below those that the kernel gives to sockets which ask for none.
+func freePort(t *testing.T) int {
+	for port := 9000; ; port++ {
+		if l, err := net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
 }
 
 func TestPortInUseGoesBack(t *testing.T) {

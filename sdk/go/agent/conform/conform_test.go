@@ -84,10 +84,10 @@ func TestAgents(t *testing.T) {
 		skipped, fail []string
 	}{
 		"go":     {command: []string{"env", goAgent + "=1", exe}},
-		"node":   {command: []string{"node", "../../examples/javascript/agent.mjs"}},
-		"python": {command: []string{python(), "../../examples/python/agent.py"}},
-		"small":  {command: []string{python(), "../../examples/python/small.py"}, skipped: long, fail: []string{"goodbye"}},
-		"shell":  {command: []string{"sh", "../../examples/shell/agent.sh"}, skipped: long},
+		"node":   {command: []string{"node", "../../../../examples/javascript/agent.mjs"}},
+		"python": {command: []string{python(), "../../../../examples/python/agent.py"}},
+		"small":  {command: []string{python(), "../../../../examples/python/small.py"}, skipped: long, fail: []string{"goodbye"}},
+		"shell":  {command: []string{"sh", "../../../../examples/shell/agent.sh"}, skipped: long},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +123,7 @@ func TestBrokenAgents(t *testing.T) {
 		t.Skip("it waits for agents that never do what they must")
 	}
 	needsPython(t)
-	text, err := os.ReadFile("../../examples/python/agent.py")
+	text, err := os.ReadFile("../../../../examples/python/agent.py")
 	require.NoError(t, err)
 	const listed = `"running": [a.listed for a in list(running.values())], "lease"`
 	plants := map[string]struct{ before, after, problem string }{
