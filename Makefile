@@ -24,15 +24,15 @@ demo: build ## build, then watch three agents do real work
 dev: build ## build, then run everything with an embedded Temporal and three agents
 	bin/mainstay dev
 
-build: ## build bin/mainstay, bin/mainstay-agent, which is an agent alone, and bin/mainstay-bench
+build: ## build bin/mainstay, bin/mainstay-server, which it starts, and bin/mainstay-bench
 	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
-image: build ## build the container images `mainstay` and `mainstay-agent` (needs Docker; see docker-compose.yml)
+image: build ## build the container images `mainstay` and `mainstay-agent`, an agent alone (needs Docker; see docker-compose.yml)
 	docker build -q -t mainstay --target mainstay -f deploy/Dockerfile .
 	docker build -q -t mainstay-agent --target agent -f deploy/Dockerfile .
 
 openapi: ## write docs/openapi.json anew, after a change of the REST API; a test compares it with the code
-	$(GO) run ./cmd/mainstay openapi > docs/openapi.json.new
+	$(GO) run ./cmd/mainstay-server openapi > docs/openapi.json.new
 	@mv docs/openapi.json.new docs/openapi.json
 
 page: ## make the fleet page's scripts anew, after a change of its modules; a test compares them

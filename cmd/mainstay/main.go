@@ -1,4 +1,4 @@
-// Command mainstay is the whole of Mainstay in one binary: control plane, agent and command line client.
+// Command mainstay is the command line and the agent. The control plane is mainstay-server, which it starts.
 package main
 
 import (

@@ -33,8 +33,6 @@ var completedFlags = map[string]func(*app.App) cobra.CompletionFunc{
 	"cluster": idsOfClusters.complete,
 	"agent":   idsOfAgents.complete,
 	"to":      idsOfAgents.complete,
-	"output":  words("text", "json"),
-	"roles":   words("hub", "gateway", "worker"),
 	"state":   words("ready", "busy", "draining", "maintenance", "dead", "unknown"),
 	"health":  words("healthy", "degraded", "warning", "critical", "failed"),
 
@@ -46,8 +44,6 @@ var completedFlags = map[string]func(*app.App) cobra.CompletionFunc{
 	"overlap":            words("skip", "buffer_one", "allow_all", "cancel_other"),
 	"scaling":            words("off", "manual", "auto"),
 	"healing":            words("on", "dry_run", "off"),
-	"log-level":          words("debug", "info", "warn", "error"),
-	"log-format":         words("text", "json"),
 }
 
 // completedFlagsOf are those whose words differ from command to command.
@@ -62,8 +58,6 @@ var completedFlagsOf = map[string]func(*app.App) cobra.CompletionFunc{
 	"events --type":       eventTypes,
 	"token create --kind": words("api", "join"),
 	"token create --role": words("viewer", "operator", "admin"),
-	"dev --durability":    words("process", "power"),
-	"demo --scenario":     words("failover", "healing", "mesh"),
 }
 
 // eventTypes offers the types of events as people write them: without what all begin with.

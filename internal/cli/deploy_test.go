@@ -30,7 +30,7 @@ func takes(t *testing.T, where string, args []string) {
 	if len(args) > 0 && strings.HasPrefix(args[0], "--") { // of mainstay-agent
 		args = append([]string{"agent", "run"}, args...)
 	}
-	command, rest, err := rootCommand(a).Find(args)
+	command, rest, err := whole(a).Find(args)
 	require.NoError(t, err, where)
 	require.NotEqual(t, "mainstay", command.Name(), "%s: %v is no command", where, args)
 	require.NoError(t, command.ParseFlags(rest), where)

@@ -30,7 +30,7 @@ func TestCommandsOfTheDocumentsExist(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
-	root, looked := rootCommand(app.New("dev")), 0
+	root, looked := whole(app.New("dev")), 0
 	root.InitDefaultCompletionCmd()
 	for _, file := range append(files, "../../README.md", "../../CONTRIBUTING.md") {
 		text, err := os.ReadFile(file)
@@ -47,7 +47,7 @@ func TestCommandsOfTheDocumentsExist(t *testing.T) {
 
 func TestMissingCommandsAreFound(t *testing.T) {
 	t.Parallel()
-	root := rootCommand(app.New("dev"))
+	root := whole(app.New("dev"))
 	for line, missing := range map[string]string{
 		"mainstay task list --status review":            "",
 		"mainstay task lst":                             "lst",

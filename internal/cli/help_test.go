@@ -28,5 +28,5 @@ func TestHelpHasAtMostAHundredColumns(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(rootCommand(app.New("dev")))
+	visit(whole(app.New("dev")))
 }

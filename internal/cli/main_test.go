@@ -3,13 +3,36 @@ package cli
 import (
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/clitest"
+	"mainstay.dev/mainstay/internal/server"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, rootCommand) }
+func TestMain(m *testing.M) { clitest.Main(m, whole) }
+
+// whole has the commands of both programs, as a person sees them.
+func whole(a *app.App) *cobra.Command {
+	root := rootCommand(a)
+	for _, c := range root.Commands() {
+		if ofServer[c.Name()] != "" {
+			root.RemoveCommand(c)
+		}
+	}
+	root.AddCommand(server.Commands(a)...)
+	return root
+}
+
+func TestCommandsOfTheServerAreKnown(t *testing.T) {
+	t.Parallel()
+	known := map[string]string{}
+	for _, c := range server.Commands(&app.App{}) {
+		known[c.Name()] = c.Short
+	}
+	require.Equal(t, known, ofServer)
+}
 
 func TestUsageErrorsEndWithCode2(t *testing.T) {
 	t.Parallel()
@@ -120,7 +143,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
-	root := rootCommand(&app.App{})
+	root := whole(&app.App{})
 	for _, c := range root.Commands() {
 		for _, sub := range append(c.Commands(), c) {
 			if sub.Name() == "completion" || sub.Name() == "help" || sub.HasSubCommands() {

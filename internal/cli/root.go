@@ -23,9 +23,6 @@ import (
 	"mainstay.dev/mainstay/internal/cli/service"
 	"mainstay.dev/mainstay/internal/cli/task"
 	"mainstay.dev/mainstay/internal/cli/token"
-	"mainstay.dev/mainstay/internal/controlplane"
-	"mainstay.dev/mainstay/internal/controlplane/dev"
-	"mainstay.dev/mainstay/internal/demo"
 	library "mainstay.dev/sdk/agent"
 )
 
@@ -54,15 +51,15 @@ Of a flag that takes one value and is given twice, the last counts.
 	agents, clusters := agent.Command(a), cluster.Command(a)
 	agents.AddCommand(agentrun.Command(a), agent.ConformCommand(a))
 	clusters.AddCommand(agent.ClusterCommands(a)...)
+	root.AddCommand(serverCommands(a)...)
 	root.AddCommand(
-		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a),
 		agents, agent.FailoverCommand(a), agent.DrainCommand(a),
 		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), cluster.SpawnerCommand(a),
 		healing.Command(a),
 		task.Command(a), array.Command(a), job.Command(a), service.Command(a), run.Command(a), schedule.Command(a),
 		event.Command(a),
-		token.Command(a), mcp.Command(a), overviewCommand(a), searchCommand(a), statusCommand(a), configCommand(a),
-		controlplane.OpenAPICommand(a), versionCommand(a))
+		token.Command(a), mcp.Command(a), overviewCommand(a), searchCommand(a), statusCommand(a),
+		versionCommand(a))
 	root.AddCommand(inbound.Commands(a)...)
 	addCompletion(a, root)
 	return root

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.temporal.io/sdk/contrib/envconfig"
-
 	"mainstay.dev/mainstay/internal/config/document"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
@@ -37,8 +35,11 @@ type Override struct{ Flag, Value string }
 
 // Describe reads and checks the file at path ("": none) and lists every value that holds, in the order of the file's
 // form. flags are values that the command line gives, by key; they win, after the environment, and are checked like the
-// others. It lists no secrets: the file names where they are.
-func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) ([]Setting, error) {
+// others. temporal says which address and namespace hold, of those in the file; lookup finds a variable, if only to say
+// that it was set. It lists no secrets: the file names where they are.
+func Describe(path string, temporal func(Temporal) (Temporal, error), lookup func(string) (string, bool),
+	flags map[string]Override,
+) ([]Setting, error) {
 	c, places := Default(), &document.Places{}
 	if path != "" {
 		text, err := os.ReadFile(path)
@@ -54,7 +55,7 @@ func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) (
 	}
 	d := &description{places: places, path: path}
 	d.walk("", reflect.ValueOf(*c))
-	if err := d.overrule(c, env, flags); err != nil {
+	if err := d.overrule(c, temporal, lookup, flags); err != nil {
 		return nil, err
 	}
 	for i := range d.settings {
@@ -158,23 +159,25 @@ func (d *description) writtenAt(key string) int {
 }
 
 // overrule puts in what the environment and flags say.
-func (d *description) overrule(c *Config, env envconfig.EnvLookup, flags map[string]Override) error {
-	options, err := c.temporalClientOptions(env)
+func (d *description) overrule(c *Config, temporal func(Temporal) (Temporal, error),
+	lookup func(string) (string, bool), flags map[string]Override,
+) error {
+	effective, err := temporal(c.Temporal)
 	if err != nil {
 		return err
 	}
-	for key, effective := range map[string]struct{ value, variable string }{
-		"temporal.address":   {options.HostPort, "TEMPORAL_ADDRESS"},
-		"temporal.namespace": {options.Namespace, "TEMPORAL_NAMESPACE"},
+	for key, of := range map[string]struct{ value, variable string }{
+		"temporal.address":   {effective.Address, "TEMPORAL_ADDRESS"},
+		"temporal.namespace": {effective.Namespace, "TEMPORAL_NAMESPACE"},
 	} {
-		set, _ := env.LookupEnv(effective.variable)
-		from := effective.variable
+		set, _ := lookup(of.variable)
+		from := of.variable
 		if set == "" {
 			from = "Temporal's own profile"
 		}
 		d.set(key, func(s *Setting) {
-			if s.Value != effective.value || set != "" {
-				*s = Setting{Key: key, Value: effective.value, Source: FromEnv, From: from}
+			if s.Value != of.value || set != "" {
+				*s = Setting{Key: key, Value: of.value, Source: FromEnv, From: from}
 			}
 		})
 	}

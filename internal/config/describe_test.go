@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,20 +12,13 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// fixedEnv is an environment of a test.
-type fixedEnv map[string]string
-
-func (e fixedEnv) Environ() []string {
-	var all []string
-	for name, value := range e {
-		all = append(all, name+"="+value)
-	}
-	return all
-}
-
-func (e fixedEnv) LookupEnv(name string) (string, bool) {
-	value, ok := e[name]
-	return value, ok
+// of is the environment that these variables are, and what Temporal makes of it.
+func of(variables map[string]string) (func(Temporal) (Temporal, error), func(string) (string, bool)) {
+	lookup := func(name string) (string, bool) { value, found := variables[name]; return value, found }
+	return func(t Temporal) (Temporal, error) {
+		t.Namespace = cmp.Or(variables["TEMPORAL_NAMESPACE"], t.Namespace)
+		return t, nil
+	}, lookup
 }
 
 func TestDescribe(t *testing.T) {
@@ -40,7 +34,8 @@ agent_cluster:
   health_monitoring:
     warning_threshold: 70s
 `), 0o600))
-	settings, err := Describe(path, fixedEnv{"TEMPORAL_NAMESPACE": "prod"},
+	temporal, lookup := of(map[string]string{"TEMPORAL_NAMESPACE": "prod"})
+	settings, err := Describe(path, temporal, lookup,
 		map[string]Override{"http.listen": {"http", ":9"}})
 	require.NoError(t, err)
 	byKey := map[string]Setting{}
@@ -71,17 +66,18 @@ agent_cluster:
 	require.Equal(t, `""`, byKey["hub.id"].Text())
 	require.Equal(t, "map[x:2]", byKey["clusters[0].tenant_weights"].Text())
 
-	settings, err = Describe("", fixedEnv{}, nil)
+	temporal, lookup = of(nil)
+	settings, err = Describe("", temporal, lookup, nil)
 	require.NoError(t, err)
 	for _, s := range settings {
 		require.Equal(t, FromDefault, s.Source, s.Key)
 	}
-	_, err = Describe(filepath.Join(t.TempDir(), "none"), fixedEnv{}, nil)
+	_, err = Describe(filepath.Join(t.TempDir(), "none"), temporal, lookup, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
-	_, err = Describe(path, fixedEnv{}, map[string]Override{"http.listen": {"http", "8080"}})
+	_, err = Describe(path, temporal, lookup, map[string]Override{"http.listen": {"http", "8080"}})
 	require.EqualError(t, err, "--http: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080")
-	_, err = Describe(path, fixedEnv{}, map[string]Override{"hub.id": {"hub-id", "Hub 1"},
+	_, err = Describe(path, temporal, lookup, map[string]Override{"hub.id": {"hub-id", "Hub 1"},
 		"http.listen": {"http", ":0"}})
 	require.ErrorContains(t, err, "--hub-id: must be 1 to 63 characters")
 }

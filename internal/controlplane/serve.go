@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/contrib/envconfig"
 	"go.uber.org/zap/zapcore"
 
 	"mainstay.dev/mainstay/internal/cli/app"
@@ -77,6 +78,9 @@ Environment:
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	s.security.addServing(flags)
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	app.Complete(command, "roles", "hub", "gateway", "worker", "spawner")
+	app.Complete(command, "log-level", "debug", "info", "warn", "error")
+	app.Complete(command, "log-format", "text", "json")
 	return command
 }
 
@@ -123,7 +127,7 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 		return err
 	}
 	if roles.spawner {
-		if o.spawner, err = serveSpawner(s.spawner, settings, roles, o.Listener); err != nil {
+		if o.spawner, err = serveSpawner(a, s.spawner, settings, roles, o.Listener); err != nil {
 			return err
 		}
 		if !s.security.insecure {
@@ -135,7 +139,7 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 			)
 		}
 	}
-	options, err := settings.TemporalClientOptions()
+	options, err := clientOptions(settings.Temporal, envconfig.EnvLookupOS)
 	if err != nil {
 		return app.WithExit(app.ExitUsage, err)
 	}

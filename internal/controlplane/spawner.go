@@ -116,7 +116,9 @@ func SpawnTokens(key []byte, join string) spawner.JoinToken {
 }
 
 // serveSpawner puts together what `serve` needs for the role spawner.
-func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Listener) (*SpawnerOptions, error) {
+func serveSpawner(a *app.App, nameFlag string, c *config.Config, r roles, listener net.Listener) (
+	*SpawnerOptions, error,
+) {
 	s := &c.Spawner
 	o := &SpawnerOptions{MaxAgents: s.MaxAgents, Options: spawner.Options{Name: nameFlag, HubURLs: s.HubURLs,
 		Slots: s.Slots, StopGrace: s.StopGrace.Std()}}
@@ -139,12 +141,12 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	o.usePlatform(s)
 	agent := []string{""} // what the image runs
 	if s.Platform == api.PlatformEC2 {
-		agent = []string{"mainstay-agent"} // in the image's PATH
+		agent = []string{"mainstay", "agent", "run"} // in the image's PATH
 	}
 	if local {
-		program, err := os.Executable()
+		program, err := a.Program("mainstay")
 		if err != nil {
-			return nil, fmt.Errorf("find this program's file, to start agents: %w", err)
+			return nil, err
 		}
 		agent = []string{program, "agent", "run"}
 	} else if file := os.Getenv("MAINSTAY_CA"); file != "" { // agents elsewhere trust the authority that this process does

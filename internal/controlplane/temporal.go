@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,11 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/cli/app"
+	"mainstay.dev/mainstay/internal/config"
 	"mainstay.dev/mainstay/internal/contract"
 )
 
@@ -174,3 +177,25 @@ func missingAttributes(namespace string, missing map[string]enumspb.IndexedValue
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// clientOptions say how to reach Temporal. The TEMPORAL_* variables that the temporal CLI knows win, then the
+// profile of Temporal's own file when TEMPORAL_CONFIG_FILE or TEMPORAL_PROFILE asks for it, then the temporal section.
+func clientOptions(section config.Temporal, env envconfig.EnvLookup) (client.Options, error) {
+	file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE")
+	profileName, _ := env.LookupEnv("TEMPORAL_PROFILE")
+	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
+		// A file that happens to lie in the user's home must not overrule ours.
+		DisableFile: file == "" && profileName == "",
+		EnvLookup:   env,
+	})
+	if err != nil {
+		return client.Options{}, fmt.Errorf("read Temporal's settings from the environment: %w", err)
+	}
+	profile.Address = cmp.Or(profile.Address, section.Address)
+	profile.Namespace = cmp.Or(profile.Namespace, section.Namespace)
+	options, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+	if err != nil {
+		return client.Options{}, fmt.Errorf("apply Temporal's settings (TEMPORAL_* and the temporal section): %w", err)
+	}
+	return options, nil
+}

@@ -80,6 +80,7 @@ provider, and the agent starts the server of tools.`,
 		"folder to digest (default: the tracked files of the current repository, else the current folder)")
 	flags.IntVar(&agents, "agents", 3, "agents to run")
 	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover, healing or mesh")
+	app.Complete(command, "scenario", scenarioFailover, "healing", "mesh")
 	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
 	a.OutputFlag(command)
 	command.AddCommand(toolServer(a))

@@ -1,4 +1,4 @@
-// Package build builds the mainstay program for the tests that run it.
+// Package build builds mainstay and mainstay-server for the tests that run them.
 package build
 
 import (
@@ -10,19 +10,27 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // Env names a program that is built already. `make test` builds one for all packages; go test alone builds one for
 // each.
 const Env = "MAINSTAY_PROGRAM"
 
-// Program returns the path of the program of this checkout: the one that Env names, or one built in dir.
+// Program returns the path of mainstay as this checkout has it: the one that Env names, or one built in dir. The
+// program that it starts is beside it.
 func Program(dir string) (string, error) {
 	if path := os.Getenv(Env); path != "" {
 		return path, nil
 	}
-	path := filepath.Join(dir, "mainstay")
-	return path, Go("build", "-ldflags", "-s -w", "-o", path, "mainstay.dev/mainstay/cmd/mainstay")
+	return filepath.Join(dir, "mainstay"), Programs(dir)
+}
+
+// Programs builds mainstay and mainstay-server in dir. The flags are further ones of go build.
+func Programs(dir string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-ldflags", "-s -w", "-o", dir + "/"}, flags,
+		[]string{"mainstay.dev/mainstay/cmd/mainstay", "mainstay.dev/mainstay/cmd/mainstay-server"})
+	return Go(args...)
 }
 
 // Bench returns the path of mainstay-bench beside the program, which it starts. Where Env names a program, it is there

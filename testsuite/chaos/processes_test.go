@@ -159,19 +159,20 @@ func buildProgram(t testing.TB, planted, testBinary bool) string {
 		if !planted && !testBinary {
 			return build.Program(dir)
 		}
-		out := filepath.Join(dir, "program")
-		args, what := []string{"build", "-ldflags", "-s -w", "-o", out}, "mainstay.dev/mainstay/cmd/mainstay"
-		if testBinary {
-			args, what = []string{"test", "-c", "-o", out}, "mainstay.dev/mainstay/testsuite/chaos"
-		}
+		var flags []string
 		if planted {
 			overlay, err := writeOverlay(dir)
 			if err != nil {
 				return "", err
 			}
-			args = append(args, "-overlay", overlay)
+			flags = []string{"-overlay", overlay}
 		}
-		return out, build.Go(append(args, what)...)
+		if !testBinary {
+			return filepath.Join(dir, "mainstay"), build.Programs(dir, flags...)
+		}
+		out := filepath.Join(dir, "program")
+		return out, build.Go(slices.Concat([]string{"test", "-c", "-o", out}, flags,
+			[]string{"mainstay.dev/mainstay/testsuite/chaos"})...)
 	})
 	once, _ := programs.LoadOrStore(fmt.Sprint(planted, testBinary), built)
 	path, err := once.(func() (string, error))()

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -63,7 +61,7 @@ func (b *benchmark) command(a *app.App) *cobra.Command {
 		if err := b.refuse(c.Flags()); err != nil {
 			return err
 		}
-		p, err := findPrograms()
+		p, err := findPrograms(a)
 		if err != nil {
 			return err
 		}
@@ -126,21 +124,12 @@ func runBench(a *app.App, p programs, machine Machine, measure func(*run) error)
 // programs are files of programs that benchmarks start.
 type programs struct{ mainstay, self string }
 
-// findPrograms looks for mainstay beside this program, and then in the PATH.
-func findPrograms() (p programs, err error) {
+func findPrograms(a *app.App) (p programs, err error) {
 	if p.self, err = os.Executable(); err != nil {
 		return p, fmt.Errorf("find this program's file, to start it again: %w", err)
 	}
-	p.mainstay = filepath.Join(filepath.Dir(p.self), "mainstay")
-	if _, err := os.Stat(p.mainstay); err == nil {
-		return p, nil
-	}
-	found, err := exec.LookPath("mainstay")
-	if err != nil {
-		return p, fmt.Errorf("there is no program mainstay to measure: it is neither %s nor in the PATH", p.mainstay)
-	}
-	p.mainstay = found
-	return p, nil
+	p.mainstay, err = a.Program("mainstay")
+	return p, err
 }
 
 // print prints what was measured: as JSON, or as a table.

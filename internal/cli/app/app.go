@@ -24,6 +24,8 @@ type App struct {
 	StdoutTTY      bool
 	Getenv         func(string) string
 	Now            func() time.Time
+	// Program finds the file of another program of this installation.
+	Program func(name string) (string, error)
 
 	output string // -o
 	server string // --server
@@ -33,11 +35,14 @@ type App struct {
 	AtForce atomic.Pointer[func()]
 }
 
+// CallerVersionEnv tells mainstay-server which version of mainstay has started it.
+const CallerVersionEnv = "MAINSTAY_CALLER_VERSION"
+
 // New is the world of this process. version is the program's.
 func New(version string) *App {
 	return &App{
 		Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, StdoutTTY: isTerminal(os.Stdout),
-		Getenv: os.Getenv, Now: time.Now,
+		Getenv: os.Getenv, Now: time.Now, Program: findProgram,
 	}
 }
 

@@ -111,9 +111,16 @@ func (a *App) TimeFlag(flags *pflag.FlagSet, name, usage string, set func(time.T
 	}}, name, usage)
 }
 
+// Complete has shells offer the words for a flag of the command.
+func Complete(c *cobra.Command, flag string, words ...string) {
+	// It fails only for a flag that is not there.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // OutputFlag adds -o to a command that prints data.
 func (a *App) OutputFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&a.output, "output", "o", "text", "text or json")
+	Complete(c, "output", "text", "json")
 	CheckFirst(c, func() error {
 		if a.output != "text" && a.output != "json" {
 			return UsageError("--output must be text or json")

@@ -29,6 +29,7 @@ func Main(m *testing.M, of func(*app.App) *cobra.Command) {
 	root = of
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		a := app.New("dev")
+		a.Program = itself
 		ctx, stop := a.Signals()
 		code := a.Execute(ctx, root(a), os.Args[1:])
 		stop()
@@ -36,6 +37,9 @@ func Main(m *testing.M, of func(*app.App) *cobra.Command) {
 	}
 	os.Exit(m.Run())
 }
+
+// itself is the test's binary, whichever program is wanted.
+func itself(string) (string, error) { return os.Executable() }
 
 // Root is a root command with some of the program's groups.
 func Root(groups ...func(*app.App) *cobra.Command) func(*app.App) *cobra.Command {
@@ -119,6 +123,7 @@ func run(ctx context.Context, stdin string, terminal bool, args []string) Ran {
 		Version: "dev",
 		Stdin:   strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, StdoutTTY: terminal,
 		Getenv: func(string) string { return "" }, Now: func() time.Time { return Now },
+		Program: itself,
 	}
 	code := a.Execute(ctx, root(a), args)
 	return Ran{code, stdout.String(), stderr.String()}

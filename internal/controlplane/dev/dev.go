@@ -97,6 +97,7 @@ minute and are taken over by the next "mainstay dev" on the same data directory.
 		"variable of this environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability),
 		"what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
+	app.Complete(command, "durability", "process", "power")
 	flags.StringVar(&f.platform, "platform", string(api.PlatformProcess),
 		"where the agents run: process, or docker, as containers of this machine's engine, which needs Linux")
 	flags.StringVar(&f.image, "image", defaultImage,

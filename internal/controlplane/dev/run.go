@@ -168,7 +168,7 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	if err := d.startAgents(ctx, a, o); err != nil {
 		return nil, err
 	}
-	if err := d.startSpawner(ctx, plane.Key, log); err != nil {
+	if err := d.startSpawner(ctx, a, plane.Key, log); err != nil {
 		return nil, err
 	}
 	return d, d.wantContainers(ctx)
@@ -204,13 +204,13 @@ func (d *Run) wantContainers(ctx context.Context) error {
 }
 
 // startSpawner lets clusters have more agents than `dev` starts by itself. They end with it.
-func (d *Run) startSpawner(ctx context.Context, key []byte, log *zap.Logger) error {
+func (d *Run) startSpawner(ctx context.Context, a *app.App, key []byte, log *zap.Logger) error {
 	if !d.exec {
 		return nil
 	}
-	program, err := os.Executable()
+	program, err := a.Program("mainstay")
 	if err != nil {
-		return fmt.Errorf("find this program's file, to start agents: %w", err)
+		return err
 	}
 	run, platform := []string{program, "agent", "run"}, controlplane.Processes(filepath.Join(d.dir, "spawner"))
 	if d.image != "" {
@@ -361,9 +361,9 @@ func agentIDs(n int) []string {
 }
 
 func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
-	program, err := os.Executable()
+	program, err := a.Program("mainstay")
 	if err != nil {
-		return fmt.Errorf("find this program's file, to start agents: %w", err)
+		return err
 	}
 	d.launcher, err = newAgentLauncher(program, d.dir, func(id string) []string {
 		args := []string{"agent", "run", "--hub", d.URL, "--cluster", Cluster, "--id", id, "--slots",

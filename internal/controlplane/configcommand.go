@@ -1,4 +1,4 @@
-package cli
+package controlplane
 
 import (
 	"fmt"
@@ -12,7 +12,8 @@ import (
 	"mainstay.dev/mainstay/internal/config"
 )
 
-func configCommand(a *app.App) *cobra.Command {
+// ConfigCommand is `config`.
+func ConfigCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "config", Short: "Check a configuration file, and show what holds and why"}
 	command.AddCommand(configCheckCommand(a), configPrintCommand(a))
 	return command
@@ -98,7 +99,11 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 					flags[key] = config.Override{Flag: name, Value: f.Value.String()}
 				}
 			}
-			settings, err := config.Describe(file, lookup(a.Getenv), flags)
+			settings, err := config.Describe(file, func(section config.Temporal) (config.Temporal, error) {
+				options, err := clientOptions(section, lookup(a.Getenv))
+				section.Address, section.Namespace = options.HostPort, options.Namespace
+				return section, err
+			}, lookup(a.Getenv).LookupEnv, flags)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
 			}

@@ -1,4 +1,4 @@
-package cli
+package controlplane
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 	"mainstay.dev/mainstay/internal/cli/app"
 	"mainstay.dev/mainstay/internal/cli/clitest"
 )
+
+func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(ConfigCommand)) }
 
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()

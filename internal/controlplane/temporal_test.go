@@ -1,4 +1,4 @@
-package config
+package controlplane
 
 import (
 	"os"
@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"mainstay.dev/mainstay/internal/config"
 )
 
 type environment map[string]string
@@ -26,7 +29,7 @@ func TestTemporalClientOptions(t *testing.T) {
 	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "temporal.toml")
 	require.NoError(t, os.WriteFile(profile, []byte("[profile.default]\naddress = \"toml:7233\"\n"), 0o600))
-	c, err := Parse("f.yaml", []byte("temporal: {address: \"yaml:7233\", namespace: ours}"))
+	c, err := config.Parse("f.yaml", []byte("temporal: {address: \"yaml:7233\", namespace: ours}"))
 	require.NoError(t, err)
 
 	for name, tc := range map[string]struct {
@@ -47,7 +50,7 @@ func TestTemporalClientOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options, err := c.temporalClientOptions(tc.env)
+			options, err := clientOptions(c.Temporal, tc.env)
 			require.NoError(t, err)
 			require.Equal(t, tc.address, options.HostPort)
 			require.Equal(t, tc.namespace, options.Namespace)
@@ -65,7 +68,7 @@ func TestTemporalClientOptionsErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Default().temporalClientOptions(env)
+			_, err := clientOptions(config.Default().Temporal, env)
 			require.ErrorContains(t, err, "Temporal's settings")
 		})
 	}
@@ -76,7 +79,7 @@ func TestTemporalClientOptionsOfProcess(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", "")
 	t.Setenv("TEMPORAL_PROFILE", "")
 	t.Setenv("TEMPORAL_NAMESPACE", "from-env")
-	options, err := Default().TemporalClientOptions()
+	options, err := clientOptions(config.Default().Temporal, envconfig.EnvLookupOS)
 	require.NoError(t, err)
 	require.Equal(t, "from-env", options.Namespace)
 }
