@@ -14,14 +14,6 @@ import (
 // work: how long a handler may take to return after that, and the time to report.
 const endingAllowance = 10 * time.Second
 
-// beaconAge is the time since the handler's last sign of life, by the agent's report or else by what the hub has seen.
-func (a *attempt) beaconAge(r protocol.RunningAttempt, now time.Time) time.Duration {
-	if r.BeaconAge != nil {
-		return max(0, r.BeaconAge.Std())
-	}
-	return now.Sub(a.aliveAt)
-}
-
 // overdue reports whether an attempt is over its beacon timeout and its agent has had the time to end it.
 func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool {
 	if a.beacon <= 0 {

@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/internal/parallel"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
-	"mainstay.dev/sdk/protocol"
 )
 
 // Each attempt heartbeat is a write in Temporal, so they are rare: one soon after the attempt begins, so that observers
@@ -164,24 +163,5 @@ func (b beater) send(ctx context.Context, d dueBeat) {
 		h.cancelAttemptLocked(d.attempt)
 	default:
 		d.attempt.session.worked = d.attempt.session.worked || d.attempt.accepted
-	}
-}
-
-// dropLocked commands the agent to stop an attempt whose result no longer counts.
-func (h *Hub) dropLocked(a *attempt, why string) {
-	if s := a.session; s.attempts[a.attemptKey] == a {
-		h.forgetLocked(a)
-		s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: why})
-	}
-}
-
-// cancelAttemptLocked commands the agent to stop an attempt and report it. Temporal repeats a cancellation, and so does
-// the hub, in case the agent missed the command.
-func (h *Hub) cancelAttemptLocked(a *attempt) {
-	if s := a.session; s.attempts[a.attemptKey] == a {
-		a.beatNeeds = a.beatNeeds || !a.cancelling
-		a.cancelling = true
-		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number,
-			Reason: "the task was cancelled"})
 	}
 }

@@ -128,18 +128,6 @@ func (h *Hub) ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// disconnectedLocked marks a session suspect.
-func (h *Hub) disconnectedLocked(s *session, now time.Time) {
-	s.conn = nil
-	if s.gone || h.stopping {
-		return
-	}
-	s.disconnectedAt, s.unreachable = now, false
-	h.away[s] = struct{}{}
-	s.repeat()
-	h.slotsChangedLocked(s)
-}
-
 // attach makes this the connection that the session polls on.
 func (s *session) attach(conn *connection) {
 	s.disconnectedAt = time.Time{}

@@ -859,20 +859,20 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 		done, err := b.registers("a")
 		require.NoError(t, err)
 		l := &look{reclaimer: b.reclaimer, began: time.Now()}
-		facts{b.Hub}.giveUpMissing(l, view, nil)
+		l.giveUpMissing(view, nil)
 		require.True(t, l.waits, "it registers at this moment")
 		b.pass(time.Second)
 		require.Empty(t, b.changed())
 
 		done()
 		l.waits, l.promisesOnly = false, true
-		facts{b.Hub}.giveUpMissing(l, view, nil)
+		l.giveUpMissing(view, nil)
 		b.pass(time.Second)
 		require.True(t, l.waits, "it has not promised to reconnect at once")
 		require.Empty(t, b.changed())
 
 		view.Members[0].Reconnects, l.waits = true, false
-		facts{b.Hub}.giveUpMissing(l, view, nil)
+		l.giveUpMissing(view, nil)
 		require.False(t, l.waits)
 		b.pass(time.Second)
 		require.Len(t, b.changed(), 1)
@@ -980,7 +980,7 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 				l := c.look
 				l.reclaimer = b.reclaimer
 				var ended []string
-				for _, task := range (facts{b.Hub}).giveUpMissing(&l, view, slices.Clone(held)) {
+				for _, task := range l.giveUpMissing(view, slices.Clone(held)) {
 					ended = append(ended, task.ID)
 				}
 				require.Equal(t, c.want, ended)

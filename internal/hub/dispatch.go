@@ -218,49 +218,6 @@ func (l *lane) returnParkedLocked(why string) {
 	l.parked = nil
 }
 
-// returnUndeliveredLocked returns attempts that a session was assigned and no answer carried.
-func (h *Hub) returnUndeliveredLocked(s *session, why string) {
-	h.returnUndeliveredIfLocked(s, why, func(*attempt) bool { return true })
-}
-
-func (h *Hub) returnUndeliveredIfLocked(s *session, why string, returns func(*attempt) bool) {
-	var kept []*attempt
-	for _, a := range s.outbox {
-		if !returns(a) {
-			kept = append(kept, a)
-			continue
-		}
-		delete(s.attempts, a.attemptKey)
-		s.reallocated(a.allocation)
-		h.giveBackLocked(a, why)
-	}
-	s.outbox = kept
-	h.slotsChangedLocked(s)
-}
-
-// giveBackLocked returns an attempt that certainly never began to its lane; it does not count as an attempt.
-func (h *Hub) giveBackLocked(a *attempt, why string) {
-	h.giveBackAsLocked(a, why, false, 0)
-}
-
-// giveBackUnreceivedLocked is giveBackLocked for an attempt that reached a living agent, which did not receive it: the
-// task may be unreadable.
-func (h *Hub) giveBackUnreceivedLocked(a *attempt, why string) {
-	h.metrics.notReceived.Inc()
-	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task),
-		zap.Int("attempt", a.number), zap.String("why", why))
-	h.giveBackAsLocked(a, why, true, 0)
-}
-
-func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool, after time.Duration) {
-	h.metrics.returned.Inc()
-	a.traceFailed(why)
-	report := a.report(h.id)
-	report.Outcome, report.Reason, report.Begun, report.NotReceived = api.AttemptReturned, why, false, notReceived
-	report.RetryAfter = api.Duration(after)
-	h.fail(a, report)
-}
-
 // Each delivery that comes back costs Temporal several writes. So the more tasks of a tenant no agent takes, the more
 // rarely each of them is offered.
 const (
@@ -288,16 +245,6 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 		report.RetryAfter = max(report.RetryAfter, api.Duration(turn))
 	}
 	h.fail(a, report)
-}
-
-// giveBackInTurnLocked is giveBackLocked for a task that an agent did not begin although it could have: it may do so
-// with each. One that is stopping gets no more.
-func (h *Hub) giveBackInTurnLocked(a *attempt, why string, now time.Time) {
-	turn := h.offers.Spend(a.tenant, 1, now)
-	if turn <= crowded || a.session.stopping {
-		turn = 0
-	}
-	h.giveBackAsLocked(a, why, false, turn)
 }
 
 // mayServeLocked reports whether an agent of the lane can run a task, busy or not.

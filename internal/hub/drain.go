@@ -110,21 +110,6 @@ func (s *session) awaitsWork(includeSystem bool) bool {
 	return false
 }
 
-// sessionLocked is the session of one process of an agent; nil: it is not here, or not any more.
-func (h *Hub) sessionLocked(agent, instance string, epoch int64) *session {
-	if s := h.sessions[agent]; s != nil && s.instance == instance && s.epoch == epoch {
-		return s
-	}
-	return nil
-}
-
-// cordoned reports whether the session gets no work: the directive says so, or a drain stopped it and the directive
-// does not include that yet.
-func (s *session) cordoned(d contract.Directive) bool {
-	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
-	return listed || s.cordonedUntil > d.Version
-}
-
 // drainWork is a drain's entry about an attempt. After a restart of the hub the task's type is unknown.
 func (a *attempt) drainWork(includeSystem bool) api.DrainWork {
 	work := api.DrainWork{TaskID: a.task, Attempt: a.number}

@@ -131,15 +131,6 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
-// sessionInLocked is the session of an agent of a cluster. Another cluster may have the agent's id since, and epochs
-// are each cluster's own.
-func (h *Hub) sessionInLocked(cluster, agent string) *session {
-	if s := h.sessions[agent]; s != nil && s.cluster == cluster {
-		return s
-	}
-	return nil
-}
-
 // findLocked returns the session that the claims name, or the problem to answer with. A session belongs to one hub: the
 // cluster counts the agent there, so another hub with an older session of the same process must not use that one.
 func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
@@ -311,4 +302,57 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 	}
 	e.hub.endLocked(s, ending{reason: "the agent stopped", left: true, at: time.Now()})
 	return nil, nil
+}
+
+// sendLog accepts log lines from an agent.
+func (e endpoints) sendLog(_ context.Context, in *logInput) (*logOutput, error) {
+	agent, err := e.agentOf(in.Authorized)
+	if err != nil {
+		return nil, err
+	}
+	return &logOutput{Body: protocol.LogTaken{Watching: e.hub.logs.Add(agent, in.TaskID, in.Body)}}, nil
+}
+
+// sendState hands an agent's report to the request that waits for it.
+func (e endpoints) sendState(_ context.Context, in *stateInput) (*stateOutput, error) {
+	agent, err := e.agentOf(in.Authorized)
+	if err != nil {
+		return nil, err
+	}
+	if err := validateReport(&in.Body); err != nil {
+		return nil, err
+	}
+	return &stateOutput{Body: protocol.StateTaken{Awaited: e.hub.states.Answer(agent, in.Body)}}, nil
+}
+
+// agentOf returns the agent whose session at this hub makes the request.
+func (e endpoints) agentOf(a Authorized) (string, error) {
+	claims, err := e.authorize(a)
+	if err != nil {
+		return "", err
+	}
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	s, err := e.hub.findLocked(claims)
+	if err != nil {
+		return "", err
+	}
+	return s.agent, nil
+}
+
+func validateReport(r *protocol.StateReport) error {
+	if err := r.State.Validate(); err != nil {
+		return invalidField("state", err)
+	}
+	for i := range r.Manifest {
+		if err := r.Manifest[i].Validate(); err != nil {
+			return invalidField("manifest", err)
+		}
+	}
+	for i := range r.Entries {
+		if err := r.Entries[i].Validate(); err != nil {
+			return invalidField("entries", err)
+		}
+	}
+	return nil
 }

@@ -1,20 +1,16 @@
 package hub
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"time"
 
 	workerpb "go.temporal.io/api/worker/v1"
-	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/health"
-	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
-	"mainstay.dev/sdk/protocol"
 )
 
 // facts is the hub as its listeners see it. Each method takes the hub's lock. The hub may hold its lock when it calls a
@@ -31,27 +27,6 @@ func (f facts) HolderOf(task string, number int) string {
 		}
 	}
 	return ""
-}
-
-// Command sends an agent a command with the answer of its poll, if it has a session.
-func (f facts) Command(agent string, c protocol.Command) {
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	if s := f.hub.sessions[agent]; s != nil {
-		s.command(c)
-	}
-}
-
-// CommandKeeper sends an agent a command. It reports false when the agent has no session or keeps no state.
-func (f facts) CommandKeeper(agent string, c protocol.Command) bool {
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	s := f.hub.sessions[agent]
-	if s == nil || s.state == nil {
-		return false
-	}
-	s.command(c)
-	return true
 }
 
 // States returns the agents of a cluster with the state summaries of their heartbeats, sorted.
@@ -147,103 +122,14 @@ func (f facts) brake(clusterName string) *cluster.BrakeHold {
 	return &cluster.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: b.Count()}
 }
 
-// cancel cancels the attempt with this Temporal token.
-func (f facts) cancel(token []byte) {
+// EpochOf returns the newest epoch that the hub knows for an agent's cluster; 0 without a session.
+func (f facts) EpochOf(agent string) int64 {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	for _, s := range f.hub.sessions {
-		for _, a := range s.attempts {
-			if bytes.Equal(a.token, token) {
-				f.hub.cancelAttemptLocked(a)
-				return
-			}
-		}
+	s := f.hub.sessions[agent]
+	if s == nil {
+		return 0
 	}
-	for _, a := range f.hub.awaited {
-		if bytes.Equal(a.token, token) {
-			f.hub.giveUpAwaitedLocked(a, "it was cancelled while its agent was out of touch")
-		}
-	}
-}
-
-// rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running
-// work goes on: the registrations list it.
-func (f facts) rejoin() {
-	h := f.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.log.Warn("The hub was out of touch with Temporal; its agents register again", zap.Int("agents", len(h.sessions)))
-	for _, b := range h.brakes {
-		b.Release() // the reclaimer gives up who does not come back
-	}
-	for agent, s := range h.sessions {
-		h.returnUndeliveredLocked(s, "the hub was out of touch with Temporal")
-		delete(h.sessions, agent)
-		h.leaveHostLocked(s)
-		s.gone = true
-		s.eachAllocation(s.reallocated)
-		clear(s.attempts)
-		h.closeListeningLocked(s, time.Now())
-		h.slotsChangedLocked(s)
-		h.serveLocked(s)
-		s.wake.Send()
-	}
-	h.reclaimer.ask(everyCluster)
-}
-
-// missingLocked reports whether a cluster counts a member on this hub that has no session here.
-func (h *Hub) missingLocked(clusterName string, m *cluster.Member) bool {
-	s := h.sessionInLocked(clusterName, m.AgentID)
-	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
-}
-
-// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, as far as the
-// look is to give it up. It returns those of the attempts that the hub had before which are to be ended: those of such
-// members, and, unless a member may still bring them back, those that no agent has.
-func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Held) (lost store.Held) {
-	h, now, name := f.hub, time.Now(), view.Config.Name
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	brake, present := cluster.Brake{Policy: view.Config.Brake}, 0
-	for i := range view.Members {
-		if m := &view.Members[i]; h.missingLocked(name, m) {
-			brake.Lost(cluster.AgentLoss{AgentID: m.AgentID, At: now})
-		} else if m.Serving() {
-			present++
-		}
-	}
-	attempts, braked, waits := held.Attempts(), (brake.Settle(present, now) || view.Braked()) && !l.last, false
-	gone := map[string]bool{}
-	for i := range view.Members {
-		m := &view.Members[i]
-		s := h.sessionInLocked(name, m.AgentID)
-		away := m.Hub == h.id && m.Connected() && (s == nil || s.epoch < m.Epoch)
-		// One that registers now may be counted already and open its session next.
-		if away && (braked || l.promisesOnly && !m.Reconnects || h.registering[m.AgentID] > 0) {
-			waits = true
-			continue
-		}
-		gone[m.AgentID] = m.Hub == h.id || !m.Serving() // else it is with another hub, with its work
-		if away && m.Serving() {
-			h.notices.Notify(name, cluster.Transition{
-				AgentID:      m.AgentID,
-				Instance:     m.Instance,
-				Epoch:        m.Epoch,
-				Registration: m.Registration,
-				Status:       api.AgentOffline,
-				At:           now.UTC(),
-				Reason:       l.reason,
-				Attempts:     attempts[m.AgentID],
-				Evidence:     api.EvidenceHubLost,
-				NoticedAfter: api.Duration(now.Sub(l.began).Round(time.Millisecond)),
-			})
-		}
-	}
-	l.waits = waits
-	here := h.attemptsLocked()
-	return slices.DeleteFunc(held, func(t store.Task) bool {
-		a := t.Running()
-		left := gone[a.AgentID] || view.Member(a.AgentID) == nil && !waits
-		return here[attemptKey{t.ID, a.Number}] || !left
-	})
+	d := f.hub.directives[s.cluster] // members of a sharded cluster write under its version
+	return max(s.epoch, d.LeaderEpoch, d.Version)
 }

@@ -2,9 +2,6 @@ package hub
 
 import (
 	"context"
-	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -130,50 +127,6 @@ func (h *Hub) tellJobs(news map[string][]contract.HealthReport) {
 			}
 		}
 	}
-}
-
-// readInstances lists the instances of jobs that agents with a session here run.
-func (c activities) readInstances(
-	_ context.Context, in contract.ReadInstancesInput,
-) (contract.ReadInstancesResult, error) {
-	c.hub.mu.Lock()
-	defer c.hub.mu.Unlock()
-	var result contract.ReadInstancesResult
-	for _, s := range c.hub.sessions {
-		for _, a := range s.attempts {
-			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job || a.task <= in.After {
-				continue
-			}
-			found := contract.FoundInstance{InstanceOf: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
-				Zone: s.registration.Zone, Checked: a.healthNow(), Since: a.startedAt.UTC(), Cluster: s.cluster}
-			found.Host = s.registration.Address
-			if host, _, err := net.SplitHostPort(found.Host); err == nil {
-				found.Host = host
-			}
-			found.InstanceOf.Health = nil
-			result.Instances = append(result.Instances, found)
-		}
-	}
-	result.Instances, result.More = fitting(result.Instances)
-	return result, nil
-}
-
-// fitting sorts instances and returns as many of the first as fit well into one answer, which Temporal bounds, and
-// whether that is not all.
-func fitting(found []contract.FoundInstance) (first []contract.FoundInstance, more bool) {
-	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
-	slices.SortFunc(found, func(a, b contract.FoundInstance) int { return strings.Compare(a.TaskID, b.TaskID) })
-	size := 0
-	for i := range found {
-		size += names + escaped*len(found[i].Host+found[i].Zone)
-		if found[i].Service != nil {
-			size += escaped * len(strings.Join(found[i].Service.Tags, ""))
-		}
-		if size > most && i > 0 {
-			return found[:i], true
-		}
-	}
-	return found, false
 }
 
 // healthNow is how well an instance is, by its agent's last word. One whose agent is out of touch, or that is being

@@ -12,8 +12,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/control"
+	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
 )
@@ -242,4 +244,52 @@ func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
 	if err != nil {
 		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))
 	}
+}
+
+// lanesOf returns the lanes that a cluster's directive lets a session serve: its own while that is open; the cluster's
+// if it handles all types that wait there, or it leads; its shards'; none that is paused. A role counts only under a
+// newer epoch than the session's, so a session does not inherit an earlier process's role. A cordoned session serves
+// none.
+func lanesOf(s *session, d contract.Directive, open bool) []string {
+	if s.cordoned(d) {
+		return nil
+	}
+	var lanes []string
+	if open {
+		lanes = append(lanes, task.AgentLane(s.agent))
+	}
+	if d.Mode == api.ActiveActive || s.leads(d) {
+		if d.Mode != api.ActiveActive || cluster.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
+			lanes = append(lanes, task.DefaultLane)
+		}
+		for _, set := range d.CapabilitySets {
+			if api.HasAll(s.candidate.Capabilities, set) {
+				lanes = append(lanes, task.CapabilityLane(set))
+			}
+		}
+		for i := range d.Fits {
+			if s.meetsNeeds(&d.Fits[i]) {
+				lanes = append(lanes, d.Fits[i].Lane)
+			}
+		}
+	}
+	for _, shard := range s.owns(d) {
+		lanes = append(lanes, task.ShardLane(shard))
+	}
+	queues := make([]string, 0, len(lanes))
+	for _, lane := range lanes {
+		if !d.Holds(lane) {
+			queues = append(queues, contract.LaneQueue(s.cluster, lane))
+		}
+	}
+	return queues
+}
+
+// lanePaused is why a task goes back to a lane that was paused.
+const lanePaused = "the lane is paused"
+
+// holds reports whether the lane of a task queue is paused.
+func holds(d contract.Directive, queue string) bool {
+	_, lane, ok := contract.LaneOfQueue(queue)
+	return ok && d.Holds(lane)
 }

@@ -2,10 +2,8 @@ package hub
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -162,125 +160,4 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 		h.publishRunningLocked(a)
 	}
 	h.publishProgressLocked(a, now)
-}
-
-// apply applies the agent's report of one running attempt; the first report is its acceptance.
-func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
-	if !a.accepted {
-		a.accepted, a.startedAt, a.aliveAt = true, now, now
-		if r.StartedAt != nil && api.ValidateTime("started_at", *r.StartedAt) == nil {
-			a.startedAt = *r.StartedAt
-		}
-	}
-	if a.health != r.Health {
-		a.healthChanges++
-	}
-	a.health, a.healthChanges, a.healthTurns = r.Health, max(a.healthChanges, r.HealthChanges), r.HealthTurns
-	if r.Beacons != a.beacons {
-		a.beacons, a.aliveAt = r.Beacons, now
-	}
-	if r.BeaconAge != nil {
-		a.aliveAt = now.Add(-max(0, r.BeaconAge.Std()))
-	}
-	_, key := contract.Locate(r.TaskID)
-	ofArray := strings.HasPrefix(key, ".") // these keep neither marks nor checkpoints: an array has many attempts
-	if r.Progress != nil {
-		p := *r.Progress
-		p.Step, p.Message = api.Printable(p.Step), api.Printable(p.Message)
-		if a.progress == nil || *a.progress != p {
-			a.progress, a.beatNeeds, a.aliveAt = &p, true, now
-			if !ofArray {
-				a.marks = contract.AddMark(a.marks, p, now)
-			}
-		}
-	}
-	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= api.MaxCheckpointBytes {
-		a.aliveAt = now
-		if !ofArray {
-			a.checkpoint, a.checkpointDigest = r.Checkpoint, r.CheckpointDigest
-			a.beatNeeds, a.beatCheck = true, true
-		}
-	}
-}
-
-// settleUnlistedLocked ends the attempts that the agent should have listed and did not. An accepted one is lost;
-// another goes back to its lane with giveBack.
-func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool,
-	giveBack func(a *attempt, why string),
-) {
-	for key, a := range s.attempts {
-		if listed[key] || !shouldList(a) {
-			continue
-		}
-		h.forgetLocked(a)
-		if !a.accepted {
-			giveBack(a, "the agent did not receive it")
-			continue
-		}
-		s.countUndone(a, time.Now())
-		h.loseLocked(a, "the agent no longer has the attempt", 0) // no lease: by its own list the agent has stopped it
-	}
-}
-
-// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. If that poll came on the same
-// connection as the answer, the agent had the answer and did not receive the assignment from it. On another connection
-// the poll may be older than the answer's arrival, or the answer was lost.
-func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
-	if a.deliveredOn == a.session.conn {
-		a.session.countUndone(a, time.Now())
-		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
-		return
-	}
-	h.giveBackInTurnLocked(a, why, time.Now())
-}
-
-// forgetLocked removes an attempt from its session; the caller decides what follows.
-func (h *Hub) forgetLocked(a *attempt) {
-	s := a.session
-	if w := h.awaited[a.attemptKey]; w != nil && w.attempt == a {
-		delete(h.awaited, a.attemptKey)
-	}
-	if s.attempts[a.attemptKey] != a {
-		return
-	}
-	delete(s.attempts, a.attemptKey)
-	s.reallocated(a.allocation)
-	if s.leftovers[a.attemptKey] == nil {
-		h.freePortsLocked(s, a.allocation, a.mayHaveBegun())
-	}
-	for i, waiting := range s.outbox {
-		if waiting == a {
-			s.outbox = append(s.outbox[:i:i], s.outbox[i+1:]...)
-			break
-		}
-	}
-	h.slotsChangedLocked(s)
-}
-
-// loseLocked reports an attempt that may have begun and will bring no result. lease is how long the agent may still go
-// on with it.
-func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
-	h.metrics.lost.Inc()
-	a.traceFailed(why)
-	now := time.Now().UTC()
-	remaining := api.Duration(max(0, lease))
-	report := a.report(h.id)
-	report.Outcome, report.Reason, report.Begun = api.AttemptLost, why, true
-	report.EndedAt, report.LeaseRemaining, report.NoticedAt = &now, &remaining, &now
-	report.Prefer = a.successor
-	report.Planned = a.contested // says nothing against the task
-	if a.evacuation != nil {
-		report.NoticedAt, report.Outcome = nil, api.AttemptMoved
-		report.Reason, report.Target, report.Planned = a.evacuation.Reason, a.evacuation.Target, true
-	}
-	h.fail(a, report)
-}
-
-// fail reports the end of an attempt without a result. It is published once Temporal has it.
-func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
-	h.responder.fail(a, report, boundLog(h.logs.Tail(a.task, a.number), a.logLimit), func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.publishEndedLocked(a, &report)
-	})
 }

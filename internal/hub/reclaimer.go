@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/store"
@@ -215,7 +216,7 @@ func (l *look) once(ctx context.Context) error {
 		}
 	}
 	held = slices.DeleteFunc(held, func(t store.Task) bool { return !t.Delivery.SeenAt.Before(l.began) })
-	lost := facts{l.hub}.giveUpMissing(l, &view, held)
+	lost := l.giveUpMissing(&view, held)
 	l.waits = l.waits || !whole && !l.last
 	if len(lost) == 0 {
 		return nil
@@ -247,4 +248,61 @@ func (l *look) held(ctx context.Context) (held store.Held, whole bool, err error
 		return held, false, ctx.Err()
 	}
 	return held, true, err
+}
+
+// missingLocked reports whether a cluster counts a member on this hub that has no session here.
+func (h *Hub) missingLocked(clusterName string, m *cluster.Member) bool {
+	s := h.sessionInLocked(clusterName, m.AgentID)
+	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
+}
+
+// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, as far as the
+// look is to give it up. It returns those of the attempts that the hub had before which are to be ended: those of such
+// members, and, unless a member may still bring them back, those that no agent has.
+func (l *look) giveUpMissing(view *contract.ClusterView, held store.Held) (lost store.Held) {
+	h, now, name := l.hub, time.Now(), view.Config.Name
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	brake, present := cluster.Brake{Policy: view.Config.Brake}, 0
+	for i := range view.Members {
+		if m := &view.Members[i]; h.missingLocked(name, m) {
+			brake.Lost(cluster.AgentLoss{AgentID: m.AgentID, At: now})
+		} else if m.Serving() {
+			present++
+		}
+	}
+	attempts, braked, waits := held.Attempts(), (brake.Settle(present, now) || view.Braked()) && !l.last, false
+	gone := map[string]bool{}
+	for i := range view.Members {
+		m := &view.Members[i]
+		s := h.sessionInLocked(name, m.AgentID)
+		away := m.Hub == h.id && m.Connected() && (s == nil || s.epoch < m.Epoch)
+		// One that registers now may be counted already and open its session next.
+		if away && (braked || l.promisesOnly && !m.Reconnects || h.registering[m.AgentID] > 0) {
+			waits = true
+			continue
+		}
+		gone[m.AgentID] = m.Hub == h.id || !m.Serving() // else it is with another hub, with its work
+		if away && m.Serving() {
+			h.notices.Notify(name, cluster.Transition{
+				AgentID:      m.AgentID,
+				Instance:     m.Instance,
+				Epoch:        m.Epoch,
+				Registration: m.Registration,
+				Status:       api.AgentOffline,
+				At:           now.UTC(),
+				Reason:       l.reason,
+				Attempts:     attempts[m.AgentID],
+				Evidence:     api.EvidenceHubLost,
+				NoticedAfter: api.Duration(now.Sub(l.began).Round(time.Millisecond)),
+			})
+		}
+	}
+	l.waits = waits
+	here := h.attemptsLocked()
+	return slices.DeleteFunc(held, func(t store.Task) bool {
+		a := t.Running()
+		left := gone[a.AgentID] || view.Member(a.AgentID) == nil && !waits
+		return here[attemptKey{t.ID, a.Number}] || !left
+	})
 }

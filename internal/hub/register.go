@@ -6,18 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
-
-// goodbyeKept is how long a hub remembers a goodbye: longer than a cluster takes to hear of it.
-const goodbyeKept = time.Minute
 
 // Registrations of one agent id: so many a second, and so many at once.
 const (
@@ -204,116 +198,6 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) (el
 func foreignProblem() error {
 	return httpapi.Problem(protocol.CodeAgentIDInUse,
 		"another cluster has this agent id online: choose another id, or stop that agent")
-}
-
-// admitLocked opens the session of a joined agent, or brings an existing one up to date. from is the address that it
-// registers from.
-func (h *Hub) admitLocked(
-	reg protocol.Register, from, token string, joined *cluster.Joined, now time.Time,
-) (*session, error) {
-	epoch := joined.Epoch
-	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
-	if s != nil && s.cluster != reg.Cluster {
-		return nil, foreignProblem() // it registered there while this one joined
-	}
-	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) ||
-		directive.Fenced(reg.AgentID, epoch) {
-		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub
-	}
-	if directive.Ended(token) {
-		return nil, revokedProblem() // it was revoked meanwhile
-	}
-	if left := h.goodbyes[reg.Cluster+"/"+reg.AgentID]; left != nil && left.instance == reg.InstanceID &&
-		left.epoch == epoch && (reg.Registration <= left.registration.Registration ||
-		left.registration.Registration == 0) { // its goodbye counts whatever registered since
-		return nil, httpapi.RetryAfter(time.Second, "this process has said goodbye a moment ago")
-	}
-	if s != nil && s.instance != reg.InstanceID {
-		h.fenceLocked(s, now)
-		s = nil
-	}
-	if s == nil {
-		s = newSession(reg, epoch, now)
-		s.timing = h.config.Timing.For(len(h.sessions))
-		if joined.GivenUp {
-			h.metrics.mistakes.Inc()
-		}
-		if joined.Refuted != "" {
-			h.metrics.refuted.Inc()
-			h.log.Error("An agent lives although a proof said that it had ended", zap.String("agent", s.agent),
-				zap.String("proof", joined.Refuted))
-		}
-		s.health = h.health.Open(s.agent)
-		h.sessions[s.agent] = s
-		h.metrics.registered.Inc()
-	} else {
-		fresh := newSession(reg, epoch, now)
-		s.registration, s.candidate, s.kind = fresh.registration, fresh.candidate, fresh.kind
-		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
-		s.sequence, s.repliedAt, s.vacated = 0, time.Time{}, false
-		s.health.Rejoined()
-		s.repeat()
-	}
-	s.token, s.mistakes = token, joined.Mistakes
-	s.lease, s.offered = h.newLeaseLocked(s), 0
-	h.moveLocked(s, from)
-	h.states.Rejoined(s.cluster, s.state != nil)
-	listed := map[attemptKey]bool{}
-	for _, r := range reg.Running {
-		listed[attemptKey{r.TaskID, r.Attempt}] = true
-		h.reattachLocked(s, r, now)
-	}
-	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBackLocked)
-	h.settleAwaitedLocked(s, listed)
-	for _, a := range s.attempts {
-		a.deliveredIn = min(a.deliveredIn, 1) // the process counts its polls from 1 again
-	}
-	s.answerNow = len(reg.Running) > 0
-	h.slotsChangedLocked(s)
-	h.serveLocked(s)
-	h.sendRoleLocked(s)
-	h.registry.Changed(s.agent)
-	return s, nil
-}
-
-// leftLocked remembers a goodbye. The cluster removes the member when it hears of it: a session that is opened for the
-// same epoch meanwhile would be no member's, seen by nobody.
-func (h *Hub) leftLocked(s *session) {
-	id := s.cluster + "/" + s.agent
-	h.goodbyes[id] = s
-	time.AfterFunc(goodbyeKept, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.goodbyes[id] == s {
-			delete(h.goodbyes, id)
-		}
-	})
-}
-
-// reattachLocked takes over an attempt that the agent still runs, as after a restart of the hub.
-func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Time) {
-	key := attemptKey{r.TaskID, r.Attempt}
-	a := s.attempts[key]
-	if a == nil {
-		claims, err := h.seal.openAttempt(r.Token)
-		cluster, _, _ := contract.LaneOfQueue(claims.Lane)
-		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID ||
-			claims.Attempt != r.Attempt || cluster != "" && cluster != s.cluster {
-			s.drop(key, "its token is not this session's")
-			return
-		}
-		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane,
-			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(), stopGrace: claims.StopGrace.Std(),
-			grace: claims.Grace.Std(), fenced: claims.Fenced,
-			taskType: claims.Type, tenant: claims.Tenant, instance: claims.JobInstance,
-			allocation: claims.Allocation, logLimit: claims.logLimit()}
-		s.attempts[key] = a
-		s.reallocated(a.allocation)
-		h.fresh = append(h.fresh, a)
-		h.metrics.reattached.Inc()
-	}
-	a.apply(r, now)
-	a.beatNeeds = true // tells Temporal soon that this hub has it
 }
 
 // temporalProblem is the answer when Temporal refuses or cannot be reached.

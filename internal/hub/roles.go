@@ -1,64 +1,14 @@
 package hub
 
 import (
-	"math"
 	"slices"
 	"time"
 
-	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
-
-// lanesOf returns the lanes that a cluster's directive lets a session serve: its own while that is open; the cluster's
-// if it handles all types that wait there, or it leads; its shards'; none that is paused. A role counts only under a
-// newer epoch than the session's, so a session does not inherit an earlier process's role. A cordoned session serves
-// none.
-func lanesOf(s *session, d contract.Directive, open bool) []string {
-	if s.cordoned(d) {
-		return nil
-	}
-	var lanes []string
-	if open {
-		lanes = append(lanes, task.AgentLane(s.agent))
-	}
-	if d.Mode == api.ActiveActive || s.leads(d) {
-		if d.Mode != api.ActiveActive || cluster.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
-			lanes = append(lanes, task.DefaultLane)
-		}
-		for _, set := range d.CapabilitySets {
-			if api.HasAll(s.candidate.Capabilities, set) {
-				lanes = append(lanes, task.CapabilityLane(set))
-			}
-		}
-		for i := range d.Fits {
-			if s.meetsNeeds(&d.Fits[i]) {
-				lanes = append(lanes, d.Fits[i].Lane)
-			}
-		}
-	}
-	for _, shard := range s.owns(d) {
-		lanes = append(lanes, task.ShardLane(shard))
-	}
-	queues := make([]string, 0, len(lanes))
-	for _, lane := range lanes {
-		if !d.Holds(lane) {
-			queues = append(queues, contract.LaneQueue(s.cluster, lane))
-		}
-	}
-	return queues
-}
-
-// lanePaused is why a task goes back to a lane that was paused.
-const lanePaused = "the lane is paused"
-
-// holds reports whether the lane of a task queue is paused.
-func holds(d contract.Directive, queue string) bool {
-	_, lane, ok := contract.LaneOfQueue(queue)
-	return ok && d.Holds(lane)
-}
 
 func (s *session) leads(d contract.Directive) bool {
 	return d.Mode == api.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > max(s.epoch, s.resigned)
@@ -196,60 +146,4 @@ func (h *Hub) sendRoleLocked(s *session) {
 	}
 	s.role = role
 	s.command(role)
-}
-
-// newLeaseLocked is the lease that a session's agent is told now.
-func (h *Hub) newLeaseLocked(s *session) time.Duration {
-	d := h.directives[s.cluster]
-	return s.timing.Lease(d.Mode, d.RoleLease.Or(api.DefaultRoleLease))
-}
-
-// leaseOfLocked is how long after the hub's last answer a session's agent has certainly stopped, by what it was told.
-// One that has not polled yet may not know this session, and count on the lease of an earlier one.
-func (h *Hub) leaseOfLocked(s *session) time.Duration {
-	if s.sequence == 0 {
-		return h.longestLease()
-	}
-	return max(s.lease, s.offered)
-}
-
-// longestLease is the longest lease that an answer gives to any agent.
-func (h *Hub) longestLease() time.Duration { return h.config.Timing.For(math.MaxInt).FailureThreshold }
-
-// offerLeaseLocked puts a new lease into an answer to a session's agent. An answer that comes late for a shorter lease
-// does not change it: that would be over at once.
-func (h *Hub) offerLeaseLocked(s *session, answer *protocol.Polled, now time.Time) {
-	lease := h.newLeaseLocked(s)
-	if late := now.Sub(s.lastContact) > h.holdTimeLocked(s)+lease/10; s.namesLease && lease != s.lease && !late {
-		s.offered, answer.Lease = lease, api.Duration(cluster.AgentLease(lease))
-	}
-}
-
-// readLeaseLocked takes note of the lease that a session's agent counts with; 0: it does not say.
-func (h *Hub) readLeaseLocked(s *session, named time.Duration) {
-	s.namesLease = named > 0
-	switch named {
-	case 0:
-		return
-	case cluster.AgentLease(s.offered):
-		s.lease = s.offered
-	case cluster.AgentLease(s.lease):
-	default:
-		s.lease = h.longestLease() // until it names the one that the answer tells
-	}
-	s.offered = 0
-}
-
-// holdTimeLocked is the longest that a poll of a session is held, and so the longest between two looks at the agent.
-func (h *Hub) holdTimeLocked(s *session) time.Duration {
-	d, lease := h.directives[s.cluster], min(s.lease, h.newLeaseLocked(s))
-	if d.Mode == api.ActiveActive || d.ElectionInterval == 0 {
-		return s.timing.Hold(lease)
-	}
-	return s.timing.RoleHold(lease, d.ElectionInterval.Std())
-}
-
-// leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles.
-func (h *Hub) leaseLeftLocked(s *session, now time.Time) time.Duration {
-	return max(0, s.answeredAt.Add(h.leaseOfLocked(s)).Sub(now))
 }

@@ -1,13 +1,8 @@
 package hub
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"time"
-
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
@@ -98,65 +93,6 @@ type session struct {
 	flaps        int       // how often it became suspect since, without an event
 }
 
-// attemptKey names an attempt within a hub.
-type attemptKey struct {
-	task   string
-	number int
-}
-
-// attempt is one delivery that a session has or is about to get. The hub's mutex guards it, too.
-type attempt struct {
-	attemptKey
-	session *session
-	lane    string
-	token   []byte // Temporal's
-	sealed  string
-	input   contract.RunTaskInput
-	// allocation is what it has of its agent's resources; nil: nothing
-	allocation *api.Allocation
-	logLimit   int // of its log, see boundLog
-
-	span             trace.Span             // of the delivery; nil: none
-	trace            propagation.MapCarrier // the trace that the agent gets
-	takenAt          time.Time              // when the lane's poll brought it; zero if the agent brought it
-	inLane           time.Duration          // how long it had waited in the lane, by Temporal's clock
-	assignedAt       time.Time
-	deliveredIn      int64       // sequence of the poll whose answer carried it; 0: none yet
-	deliveredOn      *connection // that the answer went over
-	accepted         bool        // the agent listed it as running
-	startedAt        time.Time
-	progress         *api.Progress
-	marks            []contract.ProgressMark
-	checkpoint       json.RawMessage
-	checkpointDigest string
-	cancelling       bool
-	successor        string        // who should rather have the next attempt, when this one is lost with its agent
-	contested        bool          // a newer process took the agent id from its living agent
-	beacon           time.Duration // the task's beacon timeout; 0: none
-	stopGrace        time.Duration // how long its work has to end once it was asked to
-	grace            time.Duration // how long its agent may be out of touch before it counts as lost
-	fenced           bool          // its agent stops it when its lease ends
-	beacons          int64         // the agent's count
-	// when the hub last saw a sign of life of the handler, for agents that do not report its age
-	aliveAt    time.Time
-	evacuation *contract.EvacuateInput // set while a failover by hand or a rebalance takes it off the agent
-
-	instance      *api.InstanceOf    // set of an instance of a job
-	health        api.InstanceHealth // by the agent's checks
-	healthChanges int64              // as it tells, or as the hub has seen
-	healthTurns   int64
-
-	taskType, tenant string
-	queuedAt         time.Time    // when it was queued in its lane; zero: unknown
-	published        api.Progress // the newest published progress
-	publishedAt      time.Time
-
-	beatAt    time.Time // last heartbeat sent to Temporal
-	beatNeeds bool      // progress or checkpoint changed since
-	beatCheck bool      // the checkpoint changed since
-	kept      bool      // its agent was asked for what it writes
-}
-
 func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	s := &session{
 		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
@@ -183,62 +119,6 @@ func (s *session) transition(status api.AgentStatus, reason string, at time.Time
 		Reason:       reason,
 		At:           at.UTC(),
 	}
-}
-
-// command queues a command for the next answer.
-func (s *session) command(c protocol.Command) {
-	s.commands = append(s.commands, c)
-	s.wake.Send()
-}
-
-// drop has the agent drop an attempt that does not count. It reports false when too many commands wait: the agent lists
-// the attempt again.
-func (s *session) drop(key attemptKey, reason string) bool {
-	if len(s.commands) >= maxDropped {
-		return false
-	}
-	s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: key.task, Attempt: key.number, Reason: reason})
-	return true
-}
-
-// repeat queues the newest answer's commands again: the agent may not have read it. An agent may say so for ever, so
-// what is over or was said anew since is left out, and a request for state, which may be large, is repeated once.
-func (s *session) repeat() {
-	type about struct {
-		kind protocol.CommandType
-		attemptKey
-	}
-	of := func(c *protocol.Command) about { return about{c.Type, attemptKey{c.TaskID, c.Attempt}} }
-	anew, drops := map[about]bool{}, 0
-	for i := range s.commands {
-		anew[of(&s.commands[i])] = true
-	}
-	var again []protocol.Command
-	for _, c := range slices.Backward(s.told) {
-		what := of(&c)
-		if anew[what] {
-			continue
-		}
-		switch c.Type {
-		case protocol.CommandState, protocol.CommandSync:
-			if s.repeated[c.Type] == c.Request {
-				continue
-			}
-			s.repeated[c.Type] = c.Request
-		case protocol.CommandCancel, protocol.CommandLog:
-			if s.attempts[what.attemptKey] == nil {
-				continue
-			}
-		case protocol.CommandDrop:
-			if drops++; drops > maxDropped {
-				continue // the agent lists it again
-			}
-		}
-		anew[what] = true
-		again = append(again, c)
-	}
-	slices.Reverse(again)
-	s.commands, s.told = append(again, s.commands...), nil
 }
 
 // measure takes the time from an answer until the agent's next poll into its round trip. A poll that the agent sent
@@ -341,27 +221,26 @@ func (s *session) live() task.Candidate {
 	return c
 }
 
-// report is the hub's report of an attempt, for a heartbeat or for its end.
-func (a *attempt) report(hub string) contract.AttemptReport {
-	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Begun: a.accepted,
-		Awaits: a.grace > 0}
-	r.Checkpoint, r.CheckpointDigest = a.newCheckpoint()
-	if a.session != nil {
-		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
+// sessionLocked is the session of one process of an agent; nil: it is not here, or not any more.
+func (h *Hub) sessionLocked(agent, instance string, epoch int64) *session {
+	if s := h.sessions[agent]; s != nil && s.instance == instance && s.epoch == epoch {
+		return s
 	}
-	if !a.startedAt.IsZero() {
-		r.StartedAt = new(a.startedAt.UTC())
-	}
-	return r
+	return nil
 }
 
-// newCheckpoint is the attempt's checkpoint with its digest, unless it began with the same.
-func (a *attempt) newCheckpoint() (json.RawMessage, string) {
-	if bytes.Equal(a.checkpoint, a.input.Checkpoint) && a.checkpointDigest == a.input.CheckpointDigest {
-		return nil, ""
-	}
-	return a.checkpoint, a.checkpointDigest
+// cordoned reports whether the session gets no work: the directive says so, or a drain stopped it and the directive
+// does not include that yet.
+func (s *session) cordoned(d contract.Directive) bool {
+	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
+	return listed || s.cordonedUntil > d.Version
 }
 
-// mayHaveBegun reports whether the agent could have begun the attempt.
-func (a *attempt) mayHaveBegun() bool { return a.accepted || a.deliveredIn > 0 }
+// sessionInLocked is the session of an agent of a cluster. Another cluster may have the agent's id since, and epochs
+// are each cluster's own.
+func (h *Hub) sessionInLocked(cluster, agent string) *session {
+	if s := h.sessions[agent]; s != nil && s.cluster == cluster {
+		return s
+	}
+	return nil
+}

@@ -42,18 +42,18 @@ var plantedBugs = map[string][]edit{
 		return nil, e.resultProblem`, `report, log); err != nil && !plants("stale-accepted") {
 		return nil, e.resultProblem`}},
 	// A lost agent is taken to have stopped at once.
-	"hub-ignores-lease": {{"internal/hub/roles.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
+	"hub-ignores-lease": {{"internal/hub/agentlease.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
 		return 0
 	}
 	return max(0, s.answeredAt.Add`}},
 	// A hub that restarts drops what agents still run.
-	"reattach-dropped": {{"internal/hub/register.go", `if err != nil || claims.Agent != s.agent`,
+	"reattach-dropped": {{"internal/hub/life.go", `if err != nil || claims.Agent != s.agent`,
 		`if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
 	// A drain takes an agent for idle whatever it has.
 	"drain-ignores-work": {{"internal/hub/drain.go", `case s.awaitsWork(in.IncludeSystem):`,
 		`case s.awaitsWork(in.IncludeSystem) && !plants("drain-ignores-work"):`}},
 	// An agent in maintenance is given work.
-	"cordon-ignored": {{"internal/hub/drain.go", `return listed || s.cordonedUntil > d.Version`,
+	"cordon-ignored": {{"internal/hub/session.go", `return listed || s.cordonedUntil > d.Version`,
 		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
@@ -166,10 +166,10 @@ var plantedBugs = map[string][]edit{
 	"exclusion-preferred": {{"workflows/delivery/attempt.go", `policy := d.carried.Tally.Policy; policy != nil {`,
 		`policy := d.carried.Tally.Policy; policy != nil && !plants("exclusion-preferred") {`}},
 	// Being moved by a drain counts as a loss.
-	"drain-counted": {{"internal/hub/poll.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
+	"drain-counted": {{"internal/hub/life.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
 		`report.Planned = a.evacuation.Reason, a.evacuation.Target, !plants("drain-counted")`}},
 	// A hub that restarts does not know what its agents' tasks have.
-	"allocation-forgotten": {{"internal/hub/register.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
+	"allocation-forgotten": {{"internal/hub/life.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 `, `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 		if plants("allocation-forgotten") {
 			a.allocation = &api.Allocation{}
@@ -183,7 +183,7 @@ var plantedBugs = map[string][]edit{
 		a.evacuation != nil {`, `a.cancelling ||
 		a.evacuation != nil || plants("grace-ignored") {`}},
 	// A hub that takes an attempt over does not know how long its agent may be away.
-	"grace-forgotten": {{"internal/hub/register.go", `grace: claims.Grace.Std(),`,
+	"grace-forgotten": {{"internal/hub/life.go", `grace: claims.Grace.Std(),`,
 		`grace: map[bool]time.Duration{false: claims.Grace.Std()}[plants("grace-forgotten")],`}},
 	// Who looks for a service finds all instances.
 	"unhealthy-found": {{"gateway/service/service.go", `(in.Health == "any" ||`,

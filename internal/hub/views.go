@@ -3,13 +3,40 @@ package hub
 import (
 	"cmp"
 	"context"
+	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/sdk/api"
 )
+
+// Status is the state of a hub.
+type Status struct {
+	// Agents have a session here. Leases are the leaderships and shards that they hold.
+	Agents, Leases int
+	// RenewedAt is when Temporal last took the heartbeat of the hub's own lease; Fresh: recently enough for the hub to
+	// renew its agents' leases.
+	RenewedAt time.Time
+	Fresh     bool
+}
+
+// Status returns the present state of the hub.
+func (h *Hub) Status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	status := Status{Agents: len(h.sessions), RenewedAt: h.lease.RenewedAt(), Fresh: h.lease.Fresh(time.Now())}
+	for _, s := range h.sessions {
+		d := h.directives[s.cluster]
+		status.Leases += len(s.owns(d))
+		if s.leads(d) {
+			status.Leases++
+		}
+	}
+	return status
+}
 
 // readTasks lists the tasks of a cluster's agents that have a session here, the oldest first.
 func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
@@ -90,4 +117,48 @@ func (c activities) holdsAttempts(
 		}
 	}
 	return result, nil
+}
+
+// readInstances lists the instances of jobs that agents with a session here run.
+func (c activities) readInstances(
+	_ context.Context, in contract.ReadInstancesInput,
+) (contract.ReadInstancesResult, error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	var result contract.ReadInstancesResult
+	for _, s := range c.hub.sessions {
+		for _, a := range s.attempts {
+			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job || a.task <= in.After {
+				continue
+			}
+			found := contract.FoundInstance{InstanceOf: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
+				Zone: s.registration.Zone, Checked: a.healthNow(), Since: a.startedAt.UTC(), Cluster: s.cluster}
+			found.Host = s.registration.Address
+			if host, _, err := net.SplitHostPort(found.Host); err == nil {
+				found.Host = host
+			}
+			found.InstanceOf.Health = nil
+			result.Instances = append(result.Instances, found)
+		}
+	}
+	result.Instances, result.More = fitting(result.Instances)
+	return result, nil
+}
+
+// fitting sorts instances and returns as many of the first as fit well into one answer, which Temporal bounds, and
+// whether that is not all.
+func fitting(found []contract.FoundInstance) (first []contract.FoundInstance, more bool) {
+	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
+	slices.SortFunc(found, func(a, b contract.FoundInstance) int { return strings.Compare(a.TaskID, b.TaskID) })
+	size := 0
+	for i := range found {
+		size += names + escaped*len(found[i].Host+found[i].Zone)
+		if found[i].Service != nil {
+			size += escaped * len(strings.Join(found[i].Service.Tags, ""))
+		}
+		if size > most && i > 0 {
+			return found[:i], true
+		}
+	}
+	return found, false
 }
