@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
@@ -23,15 +24,10 @@ type attemptKey struct {
 
 // attempt is one delivery that a session has or is about to get. The hub's mutex guards it, too.
 type attempt struct {
-	attemptKey
-	session *session
-	lane    string
-	token   []byte // Temporal's
-	sealed  string
-	input   contract.RunTaskInput
-	// allocation is what it has of its agent's resources; nil: nothing
-	allocation *api.Allocation
-	logLimit   int // of its log, see boundLog
+	attemptClaims // as far as known before it is assigned
+	session       *session
+	sealed        string                // the claims, for the agent
+	input         contract.RunTaskInput // empty of one that was taken over from another process of the hub
 
 	span             trace.Span             // of the delivery; nil: none
 	trace            propagation.MapCarrier // the trace that the agent gets
@@ -47,26 +43,20 @@ type attempt struct {
 	checkpoint       json.RawMessage
 	checkpointDigest string
 	cancelling       bool
-	successor        string        // who should rather have the next attempt, when this one is lost with its agent
-	contested        bool          // a newer process took the agent id from its living agent
-	beacon           time.Duration // the task's beacon timeout; 0: none
-	stopGrace        time.Duration // how long its work has to end once it was asked to
-	grace            time.Duration // how long its agent may be out of touch before it counts as lost
-	fenced           bool          // its agent stops it when its lease ends
-	beacons          int64         // the agent's count
+	successor        string // who should rather have the next attempt, when this one is lost with its agent
+	contested        bool   // a newer process took the agent id from its living agent
+	beacons          int64  // the agent's count
 	// when the hub last saw a sign of life of the handler, for agents that do not report its age
 	aliveAt    time.Time
 	evacuation *contract.EvacuateInput // set while a failover by hand or a rebalance takes it off the agent
 
-	instance      *api.InstanceOf    // set of an instance of a job
 	health        api.InstanceHealth // by the agent's checks
 	healthChanges int64              // as it tells, or as the hub has seen
 	healthTurns   int64
 
-	taskType, tenant string
-	queuedAt         time.Time    // when it was queued in its lane; zero: unknown
-	published        api.Progress // the newest published progress
-	publishedAt      time.Time
+	queuedAt    time.Time    // when it was queued in its lane; zero: unknown
+	published   api.Progress // the newest published progress
+	publishedAt time.Time
 
 	beatAt    time.Time // last heartbeat sent to Temporal
 	beatNeeds bool      // progress or checkpoint changed since
@@ -77,7 +67,7 @@ type attempt struct {
 // report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
 	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Begun: a.accepted,
-		Awaits: a.grace > 0}
+		Awaits: a.Grace > 0}
 	r.Checkpoint, r.CheckpointDigest = a.newCheckpoint()
 	if a.session != nil {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
@@ -94,6 +84,11 @@ func (a *attempt) newCheckpoint() (json.RawMessage, string) {
 		return nil, ""
 	}
 	return a.checkpoint, a.checkpointDigest
+}
+
+// held is the attempt as clusters note that an agent has it.
+func (a *attempt) held() cluster.HeldAttempt {
+	return cluster.HeldAttempt{TaskID: a.Task, Attempt: a.Attempt}
 }
 
 // mayHaveBegun reports whether the agent could have begun the attempt.

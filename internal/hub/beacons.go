@@ -16,12 +16,12 @@ const endingAllowance = 10 * time.Second
 
 // overdue reports whether an attempt is over its beacon timeout and its agent has had the time to end it.
 func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool {
-	if a.beacon <= 0 {
+	if a.Beacon <= 0 {
 		return false
 	}
-	allowed := a.beacon + a.session.timing.HeartbeatInterval
+	allowed := a.Beacon.Std() + a.session.timing.HeartbeatInterval
 	if r.State != "" {
-		allowed += endingAllowance + a.stopGrace
+		allowed += endingAllowance + a.StopGrace.Std()
 	}
 	return a.beaconAge(r, now) > allowed
 }
@@ -31,14 +31,14 @@ func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool
 func (h *Hub) endOverdueLocked(a *attempt, now time.Time) {
 	s := a.session
 	h.log.Warn("A handler gives no sign of life and its agent does not end it", zap.String("agent", s.agent),
-		zap.String("task", a.task),
-		zap.Int("attempt", a.number), zap.Duration("beacon_timeout", a.beacon))
+		zap.String("task", a.Task),
+		zap.Int("attempt", a.Attempt), zap.Duration("beacon_timeout", a.Beacon.Std()))
 	h.metrics.overdue.Inc()
 	s.countEnd(a, api.AttemptTimedOut, now)
-	reason := fmt.Sprintf("no beacon for %s", a.beacon)
-	s.leave(a.attemptKey, leftover{toldAt: now})
+	reason := fmt.Sprintf("no beacon for %s", a.Beacon.Std())
+	s.leave(a.key(), leftover{toldAt: now})
 	h.forgetLocked(a)
-	s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: reason})
+	a.command(protocol.CommandDrop, reason)
 	report := a.report(h.id)
 	report.Outcome, report.Reason = api.AttemptTimedOut, reason
 	report.ErrorType, report.Begun, report.EndedAt = api.ErrorTypeNoBeacon, true, new(now.UTC())

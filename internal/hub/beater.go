@@ -52,7 +52,6 @@ func (b beater) Run(ctx context.Context) {
 // dueBeat is one heartbeat to send.
 type dueBeat struct {
 	attempt *attempt
-	token   []byte
 	report  contract.AttemptReport
 }
 
@@ -66,7 +65,7 @@ func (b beater) first(now time.Time) []dueBeat {
 	for len(h.fresh) > 0 && (h.fresh[0].takenAt.IsZero() || now.Sub(h.fresh[0].assignedAt) >= beatFirst) {
 		a := h.fresh[0]
 		h.fresh = h.fresh[1:]
-		if a.session.attempts[a.attemptKey] == a && a.beatAt.IsZero() {
+		if a.session.attempts[a.key()] == a && a.beatAt.IsZero() {
 			due = append(due, b.beat(a, now))
 		}
 	}
@@ -95,7 +94,7 @@ func (b beater) due(now time.Time) []dueBeat {
 
 func (b beater) beat(a *attempt, now time.Time) dueBeat {
 	a.beatAt, a.beatNeeds, a.beatCheck = now, false, false
-	return dueBeat{a, a.token, a.heartbeat(b.hub.id)}
+	return dueBeat{a, a.heartbeat(b.hub.id)}
 }
 
 // heartbeat is the report that Temporal keeps while the attempt runs. Of a workflow with many attempts it lacks what is
@@ -111,7 +110,7 @@ func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 			r.DeadlineAt = &end
 		}
 	}
-	if _, key := contract.Locate(a.task); key == "" {
+	if _, key := contract.Locate(a.Task); key == "" {
 		return r
 	}
 	if a.cancelling {
@@ -126,7 +125,7 @@ func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 
 // keepLog has the agent send what the attempt writes, in case that the agent is lost.
 func (b beater) keepLog(a *attempt, now time.Time) {
-	if c := b.hub.logs.Keep(a.session.agent, a.task, a.number, now); c != nil {
+	if c := b.hub.logs.Keep(a.session.agent, a.Task, a.Attempt, now); c != nil {
 		a.session.command(*c)
 	}
 }
@@ -149,7 +148,7 @@ func (b beater) send(ctx context.Context, d dueBeat) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	answer, err := h.service.RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
-		TaskToken: d.token, Details: details, Identity: h.identity(), Namespace: h.namespace,
+		TaskToken: d.attempt.Temporal, Details: details, Identity: h.identity(), Namespace: h.namespace,
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()

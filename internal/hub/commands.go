@@ -13,6 +13,11 @@ func (s *session) command(c protocol.Command) {
 	s.wake.Send()
 }
 
+// command queues a command about the attempt.
+func (a *attempt) command(kind protocol.CommandType, reason string) {
+	a.session.command(protocol.Command{Type: kind, TaskID: a.Task, Attempt: a.Attempt, Reason: reason})
+}
+
 // drop has the agent drop an attempt that does not count. It reports false when too many commands wait: the agent lists
 // the attempt again.
 func (s *session) drop(key attemptKey, reason string) bool {
@@ -90,14 +95,14 @@ func (f facts) cancel(token []byte) {
 	defer f.hub.mu.Unlock()
 	for _, s := range f.hub.sessions {
 		for _, a := range s.attempts {
-			if bytes.Equal(a.token, token) {
+			if bytes.Equal(a.Temporal, token) {
 				f.hub.cancelAttemptLocked(a)
 				return
 			}
 		}
 	}
 	for _, a := range f.hub.awaited {
-		if bytes.Equal(a.token, token) {
+		if bytes.Equal(a.Temporal, token) {
 			f.hub.giveUpAwaitedLocked(a, "it was cancelled while its agent was out of touch")
 		}
 	}
@@ -105,19 +110,18 @@ func (f facts) cancel(token []byte) {
 
 // dropLocked commands the agent to stop an attempt whose result no longer counts.
 func (h *Hub) dropLocked(a *attempt, why string) {
-	if s := a.session; s.attempts[a.attemptKey] == a {
+	if s := a.session; s.attempts[a.key()] == a {
 		h.forgetLocked(a)
-		s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: why})
+		a.command(protocol.CommandDrop, why)
 	}
 }
 
 // cancelAttemptLocked commands the agent to stop an attempt and report it. Temporal repeats a cancellation, and so does
 // the hub, in case the agent missed the command.
 func (h *Hub) cancelAttemptLocked(a *attempt) {
-	if s := a.session; s.attempts[a.attemptKey] == a {
+	if s := a.session; s.attempts[a.key()] == a {
 		a.beatNeeds = a.beatNeeds || !a.cancelling
 		a.cancelling = true
-		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number,
-			Reason: "the task was cancelled"})
+		a.command(protocol.CommandCancel, "the task was cancelled")
 	}
 }

@@ -71,7 +71,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.acceptTimeLocked(a) {
 				d.takeBackLocked(a, now)
-			} else if a.accepted && a.instance != nil {
+			} else if a.accepted && a.JobInstance != nil {
 				h.instances.see(h.id, a, now)
 			}
 		}

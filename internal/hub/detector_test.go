@@ -1034,8 +1034,8 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 		b.mu.Lock()
 		s := b.sessions["a"]
 		for n := range api.MaxTransfers + 1 {
-			at := &attempt{attemptKey: attemptKey{"t", n}, session: s, lane: "lane/c", accepted: true}
-			s.attempts[at.attemptKey] = at
+			at := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: n, Lane: "lane/c"}, session: s, accepted: true}
+			s.attempts[at.key()] = at
 		}
 		b.mu.Unlock()
 		a.hangUp()

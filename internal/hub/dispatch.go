@@ -26,23 +26,24 @@ type parked struct {
 // free.
 func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueResponse) {
 	h := l.hub
-	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
+	a := &attempt{attemptClaims: attemptClaims{Temporal: task.GetTaskToken(), Lane: l.name}, takenAt: time.Now(),
+		inLane: waitedInLane(task)}
 	if err := contract.Payloads.FromPayloads(task.GetInput(), &a.input); err != nil {
 		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
 		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: api.AttemptFailed, Final: true,
 			Reason: "the hub cannot read the task: it was made by another version"})
 		return
 	}
-	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
+	a.Task, a.Attempt, a.JobInstance = a.input.TaskID, a.input.Attempt, sealedInstance(a.input.Instance)
 	a.traceDelivery(h, task.GetHeader())
-	a.taskType, a.tenant, a.instance = a.input.Spec.Type, a.input.Spec.Tenant, a.input.Instance
+	a.Type, a.Tenant = a.input.Spec.Type, a.input.Spec.Tenant
 	if t := task.GetScheduledTime(); t != nil {
 		a.queuedAt = t.AsTime()
 	}
-	if cluster, _, _ := contract.LaneOfQueue(l.name); !api.TakesTenant(h.directives[cluster].Tenants, a.tenant) {
+	if cluster, _, _ := contract.LaneOfQueue(l.name); !api.TakesTenant(h.directives[cluster].Tenants, a.Tenant) {
 		// It was there before the cluster was for others only, or begins again.
 		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: api.AttemptFailed, Final: true,
-			Reason: "cluster " + cluster + " takes no work of tenant " + a.tenant})
+			Reason: "cluster " + cluster + " takes no work of tenant " + a.Tenant})
 		return
 	}
 	if h.stopping {
@@ -94,7 +95,7 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 		return false
 	}
 	if stock := candidates[chosen].Stock; stock != nil {
-		a.allocation, _ = stock.Allocate(&a.input.Spec.Place)
+		a.Allocation, _ = stock.Allocate(&a.input.Spec.Place)
 	}
 	l.hub.assignLocked(sessions[chosen], a)
 	return true
@@ -102,25 +103,22 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 
 // assignLocked puts an attempt in a session's outbox and wakes its poll.
 func (h *Hub) assignLocked(s *session, a *attempt) {
-	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
-	a.stopGrace = a.input.Spec.Grace()
-	a.grace, a.fenced = a.input.Spec.AwaitedFor(a.instance), a.input.Spec.Safety() == api.Fenced
-	claims := attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
-		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
-		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
-		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: api.Duration(a.stopGrace),
-		Grace: api.Duration(a.grace), Fenced: a.fenced,
-		Person: a.input.Spec.Safety().NeedsPerson()}
-	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
-	s.attempts[a.attemptKey] = a
-	s.reallocated(a.allocation)
+	a.session, a.assignedAt = s, time.Now()
+	spec := &a.input.Spec
+	a.Agent, a.Instance, a.Epoch = s.agent, s.instance, s.epoch
+	a.Elements, a.ResultLimit, a.Beacon = elementNumbers(&a.input), a.input.ResultLimit, spec.BeaconTimeout
+	a.StopGrace, a.Grace = api.Duration(spec.Grace()), api.Duration(spec.AwaitedFor(a.JobInstance))
+	a.Fenced, a.Person = spec.Safety() == api.Fenced, spec.Safety().NeedsPerson()
+	a.sealed = h.seal.attempt(a.attemptClaims)
+	s.attempts[a.key()] = a
+	s.reallocated(a.Allocation)
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
 	if len(s.attempts) == 1 {
 		h.registry.Changed(s.agent) // so that scaling sees that it is not idle any more
 	}
-	if a.allocation != nil && len(a.allocation.Ports) > 0 {
+	if a.Allocation != nil && len(a.Allocation.Ports) > 0 {
 		h.hostChangedLocked(s.host)
 	}
 	s.wake.Send()
@@ -147,13 +145,13 @@ func (s *session) takes(in *contract.RunTaskInput) bool {
 func (a *attempt) assignment() protocol.Assignment {
 	spec := &a.input.Spec
 	var shard *int
-	_, lane, _ := contract.LaneOfQueue(a.lane)
+	_, lane, _ := contract.LaneOfQueue(a.Lane)
 	if n, sharded := task.ShardOfLane(lane); sharded {
 		shard = &n
 	}
 	return protocol.Assignment{
-		TaskID:      a.task,
-		Attempt:     a.number,
+		TaskID:      a.Task,
+		Attempt:     a.Attempt,
 		Type:        spec.Type,
 		Cluster:     spec.Cluster,
 		Payload:     spec.Payload,
@@ -173,7 +171,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		StopGrace:       spec.StopGrace,
 		IdempotencyKey:  a.input.IdempotencyKey,
 		DeadlineAt:      a.input.DeadlineAt,
-		Allocation:      a.allocation,
+		Allocation:      a.Allocation,
 		TraceParent:     a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }
@@ -241,7 +239,7 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	report := a.report(h.id)
 	report.Outcome = api.AttemptReturned
 	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input, now)
-	if turn := h.offers.Spend(a.tenant, 1, now); turn > crowded {
+	if turn := h.offers.Spend(a.Tenant, 1, now); turn > crowded {
 		report.RetryAfter = max(report.RetryAfter, api.Duration(turn))
 	}
 	h.fail(a, report)

@@ -92,7 +92,7 @@ func (c activities) whatIsLeft(
 	case s.awaitsWork(in.IncludeSystem):
 		s.leavingUntil = time.Now().Add(leavingFor)
 		for _, a := range s.attempts {
-			left = append(left, cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
+			left = append(left, a.held())
 		}
 		return left, false, nil
 	}
@@ -103,7 +103,7 @@ func (c activities) whatIsLeft(
 // awaitsWork reports whether the session has an attempt that its drain waits for.
 func (s *session) awaitsWork(includeSystem bool) bool {
 	for _, a := range s.attempts {
-		if includeSystem || !a.instance.OfEachAgent() {
+		if includeSystem || !a.JobInstance.OfEachAgent() {
 			return true
 		}
 	}
@@ -112,12 +112,12 @@ func (s *session) awaitsWork(includeSystem bool) bool {
 
 // drainWork is a drain's entry about an attempt. After a restart of the hub the task's type is unknown.
 func (a *attempt) drainWork(includeSystem bool) api.DrainWork {
-	work := api.DrainWork{TaskID: a.task, Attempt: a.number}
+	work := api.DrainWork{TaskID: a.Task, Attempt: a.Attempt}
 	if spec := &a.input.Spec; spec.Type != "" {
 		work.Type, work.Safety = spec.Type, spec.Safety()
 	}
 	work.AtDeadline = cluster.AtDeadline(work.Safety)
-	switch i := a.instance; {
+	switch i := a.JobInstance; {
 	case i == nil:
 	case i.OfEachAgent() && !includeSystem:
 		work.Kind, work.Ignored, work.AtDeadline = i.Kind, true, cluster.DrainsNot

@@ -7,7 +7,6 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
@@ -36,7 +35,7 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 	defer func() { c.endEvacuation(s, in.Roles, stopped) }()
 	var result contract.EvacuateResult
 	for _, a := range moving {
-		result.Attempts = append(result.Attempts, cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		result.Attempts = append(result.Attempts, a.held())
 	}
 	limited, cancel := context.WithTimeout(ctx, evacuateLimit)
 	defer cancel()
@@ -71,7 +70,7 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 	c.hub.slotsChangedLocked(s)
 	var moving []*attempt
 	for _, a := range s.attempts {
-		if in.KeepSystem && a.instance.OfEachAgent() {
+		if in.KeepSystem && a.JobInstance.OfEachAgent() {
 			continue
 		}
 		if c.hub.takeOffLocked(a, &in) {
@@ -89,8 +88,7 @@ func (h *Hub) takeOffLocked(a *attempt, in *contract.EvacuateInput) (stops bool)
 		return false
 	}
 	a.evacuation = in
-	a.session.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number,
-		Reason: in.Reason})
+	a.command(protocol.CommandDrop, in.Reason)
 	return true
 }
 
@@ -109,7 +107,7 @@ func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResu
 		if a == nil || !a.movable() {
 			continue
 		}
-		result.Attempts = append(result.Attempts, cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		result.Attempts = append(result.Attempts, a.held())
 		c.hub.takeOffLocked(a, &contract.EvacuateInput{AgentID: in.AgentID, Target: m.To, Reason: in.Reason})
 	}
 	if len(result.Attempts) > 0 {
@@ -128,8 +126,8 @@ func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResu
 // else moves or cancels it.
 func (a *attempt) movable() bool {
 	spec := &a.input.Spec
-	return spec.Type != "" && spec.Agent == "" && !spec.Safety().NeedsPerson() && a.instance == nil &&
-		a.evacuation == nil && !a.cancelling && a.allocation == nil && elementNumbers(&a.input) == nil
+	return spec.Type != "" && spec.Agent == "" && !spec.Safety().NeedsPerson() && a.JobInstance == nil &&
+		a.evacuation == nil && !a.cancelling && a.Allocation == nil && elementNumbers(&a.input) == nil
 }
 
 // evacuated reports whether the session has none of these attempts any more: the agent no longer lists them, or is
@@ -138,7 +136,7 @@ func (c activities) evacuated(s *session, roles bool, moving []*attempt) (bool, 
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	for _, a := range moving {
-		if s.attempts[a.attemptKey] == a {
+		if s.attempts[a.key()] == a {
 			return false, nil
 		}
 	}

@@ -15,7 +15,7 @@ const progressSpacing = time.Second
 
 // event begins an event about an attempt.
 func (a *attempt) event(kind api.EventType, at time.Time) cluster.Event {
-	data := api.EventData{TaskID: a.task, Attempt: a.number, TaskType: a.taskType, Tenant: a.tenant}
+	data := api.EventData{TaskID: a.Task, Attempt: a.Attempt, TaskType: a.Type, Tenant: a.Tenant}
 	if s := a.session; s != nil {
 		data.Cluster, data.AgentID, data.Epoch = s.cluster, s.agent, s.epoch
 	}
@@ -59,7 +59,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	}
 	end := report.End()
 	end.At = now
-	next := task.Redeliver(&a.input.Spec, a.task, a.input.Tally, end)
+	next := task.Redeliver(&a.input.Spec, a.Task, a.input.Tally, end)
 	e := a.event(api.TaskEvent(next.Status), now)
 	e.AttemptEnd, e.Reason = report.Outcome, next.Why
 	switch next.Status {

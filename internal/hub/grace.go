@@ -27,21 +27,21 @@ func (h *Hub) awaitLocked(a *attempt, e *ending) time.Time {
 		a.evacuation != nil {
 		return time.Time{}
 	}
-	until, within := e.at.Add(a.grace-e.after), "its disconnect grace of "+api.Duration(a.grace).String()
-	if a.fenced && a.grace == 0 {
+	until, within := e.at.Add(a.Grace.Std()-e.after), "its disconnect grace of "+a.Grace.String()
+	if a.Fenced && a.Grace == 0 {
 		until, within = e.at.Add(e.lease), "its lease"
 	}
 	if !until.After(e.at) {
 		return time.Time{}
 	}
-	h.awaited[a.attemptKey] = &awaited{attempt: a, until: until, leaseUntil: e.at.Add(e.lease), within: within,
+	h.awaited[a.key()] = &awaited{attempt: a, until: until, leaseUntil: e.at.Add(e.lease), within: within,
 		why: e.reason}
 	return until
 }
 
 // giveUpAwaitedLocked loses an attempt that its agent will not bring back.
 func (h *Hub) giveUpAwaitedLocked(a *awaited, why string) {
-	delete(h.awaited, a.attemptKey)
+	delete(h.awaited, a.key())
 	h.loseLocked(a.attempt, why, time.Until(a.leaseUntil))
 }
 
@@ -93,14 +93,14 @@ func (d detector) endAwaitedLocked(now time.Time) {
 // elsewhere reports whether an attempt has ended, or its newest heartbeat came from another hub; and when that came.
 // Without a heartbeat it is here.
 func (h *Hub) elsewhere(ctx context.Context, a *attempt) (elsewhere bool, seen time.Time, err error) {
-	workflowID, key := contract.Locate(a.task)
+	workflowID, key := contract.Locate(a.Task)
 	open, err := (store.Store{Client: h.client, Namespace: h.namespace}).Tasks().DeliveringIn(ctx, workflowID, "")
 	if err != nil {
 		return store.KindOf(err) == store.NotFound, seen, err
 	}
 	for i := range open {
 		_, of := contract.Locate(open[i].ID)
-		if running := open[i].Running(); of == key && running != nil && running.Number == a.number {
+		if running := open[i].Running(); of == key && running != nil && running.Number == a.Attempt {
 			return running.Hub != "" && running.Hub != h.id, open[i].Delivery.SeenAt, nil
 		}
 	}

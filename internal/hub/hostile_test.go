@@ -78,7 +78,7 @@ func TestHeartbeatsOfManyAttemptsFit(t *testing.T) {
 	long := strings.Repeat("i", 63)
 	beat := func(taskID, text string) (*attempt, int) {
 		s := &session{agent: long, instance: strings.Repeat("i", 127), epoch: math.MaxInt64}
-		a := &attempt{attemptKey: attemptKey{taskID, 1}, session: s}
+		a := &attempt{attemptClaims: attemptClaims{Task: taskID, Attempt: 1}, session: s}
 		for n := range 100 {
 			said := []rune(strings.Repeat(text, 1000))
 			said[n%15] = 'y' // another step
@@ -127,7 +127,7 @@ func TestEventsOfManyLongReportsAreToldInParts(t *testing.T) {
 		for i := range attempts {
 			key := attemptKey{fmt.Sprint("t", i), 1}
 			s := b.sessions["a"]
-			s.attempts[key] = &attempt{attemptKey: key, session: s, accepted: true, deliveredIn: 1}
+			s.attempts[key] = &attempt{attemptClaims: attemptClaims{Task: key.task, Attempt: 1}, session: s, accepted: true, deliveredIn: 1}
 			running = append(running, protocol.RunningAttempt{TaskID: key.task, Attempt: 1,
 				Progress: &api.Progress{Step: text[:200], Message: text}})
 		}
@@ -189,8 +189,9 @@ func TestInstancesAreToldInParts(t *testing.T) {
 		s := b.sessions["a"]
 		for i := range instances {
 			key := attemptKey{fmt.Sprintf("t%04d", i), 1}
-			s.attempts[key] = &attempt{attemptKey: key, session: s, accepted: true, startedAt: time.Now(),
-				instance: &api.InstanceOf{Job: "j", Name: fmt.Sprint(i), Service: offer}}
+			claims := attemptClaims{Task: key.task, Attempt: 1,
+				JobInstance: &api.InstanceOf{Job: "j", Name: fmt.Sprint(i), Service: offer}}
+			s.attempts[key] = &attempt{attemptClaims: claims, session: s, accepted: true, startedAt: time.Now()}
 		}
 		b.mu.Unlock()
 		told, in := 0, contract.ReadInstancesInput{}

@@ -45,27 +45,27 @@ type knownHealth struct {
 
 // end takes in how an instance's attempt ended.
 func (t *healthTeller) end(hub string, a *attempt, why string) {
-	if a.instance == nil {
+	if a.JobInstance == nil {
 		return
 	}
-	k := t.known[a.task]
+	k := t.known[a.Task]
 	if k == nil { // it ended before anybody looked
-		k = &knownHealth{job: a.instance.Job, round: t.round - 1,
-			now: contract.HealthReport{Task: a.task, Attempt: a.number, Hub: hub}}
-		t.known[a.task] = k
+		k = &knownHealth{job: a.JobInstance.Job, round: t.round - 1,
+			now: contract.HealthReport{Task: a.Task, Attempt: a.Attempt, Hub: hub}}
+		t.known[a.Task] = k
 	}
 	k.ended = api.Shorten(why, endedLength)
 }
 
 // see takes in how well an instance is now.
 func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
-	k := t.known[a.task]
+	k := t.known[a.Task]
 	if k == nil {
-		k = &knownHealth{job: a.instance.Job}
-		t.known[a.task] = k
+		k = &knownHealth{job: a.JobInstance.Job}
+		t.known[a.Task] = k
 	}
 	k.round, k.ended = t.round, ""
-	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Changes: a.healthChanges,
+	k.now = contract.HealthReport{Task: a.Task, Attempt: a.Attempt, Health: a.healthNow(), Changes: a.healthChanges,
 		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leavingUntil)}
 }
 
@@ -135,7 +135,7 @@ func (a *attempt) healthNow() api.InstanceHealth {
 	switch {
 	case !a.session.disconnectedAt.IsZero() || a.cancelling || a.session.stopping:
 		return api.InstanceFailing
-	case a.instance.Health == nil:
+	case a.JobInstance.Health == nil:
 		return api.InstancePassing
 	case a.health == "":
 		return api.InstanceStarting

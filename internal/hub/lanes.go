@@ -86,10 +86,10 @@ func (h *Hub) serveLocked(s *session) {
 		l.countLocked(s, s.score())
 		l.fillLocked()
 	}
-	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
+	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.Lane) })
 	h.returnUndeliveredIfLocked(s, "the agent does not serve the lane any more", func(a *attempt) bool {
-		return a.lane != contract.AgentLane(s.cluster, s.agent) &&
-			!slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.name == a.lane })
+		return a.Lane != contract.AgentLane(s.cluster, s.agent) &&
+			!slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.name == a.Lane })
 	})
 }
 

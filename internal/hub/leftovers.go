@@ -86,7 +86,7 @@ func (s *session) leave(key attemptKey, l leftover) {
 	}
 	l.occupies = true
 	if a := s.attempts[key]; a != nil {
-		l.allocation = a.allocation
+		l.allocation = a.Allocation
 	}
 	s.reallocated(l.allocation)
 	s.leftovers[key] = &l

@@ -102,13 +102,9 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 			s.drop(key, "its token is not this session's")
 			return
 		}
-		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane,
-			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(), stopGrace: claims.StopGrace.Std(),
-			grace: claims.Grace.Std(), fenced: claims.Fenced,
-			taskType: claims.Type, tenant: claims.Tenant, instance: claims.JobInstance,
-			allocation: claims.Allocation, logLimit: claims.logLimit()}
+		a = &attempt{attemptClaims: claims, session: s, sealed: r.Token, assignedAt: now, deliveredIn: 1}
 		s.attempts[key] = a
-		s.reallocated(a.allocation)
+		s.reallocated(a.Allocation)
 		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()
 	}
@@ -195,38 +191,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 		s.conn.session = nil
 		s.conn = nil
 	}
-	lease := api.Duration(e.lease)
-	var held []cluster.HeldAttempt
-	unlisted, successor := 0, h.successorsLocked(s)
-	hold := func(a cluster.HeldAttempt) {
-		if len(held) < api.MaxTransfers {
-			held = append(held, a)
-		} else {
-			unlisted++
-		}
-	}
-	var awaited time.Time
-	for _, a := range s.attempts {
-		if until := h.awaitLocked(a, &e); !until.IsZero() {
-			awaited = later(awaited, until)
-			if a.instance == nil { // instances are their jobs' to tell of
-				hold(cluster.HeldAttempt{TaskID: a.task, Attempt: a.number, AwaitedUntil: until.UTC()})
-			}
-			continue
-		}
-		hold(cluster.HeldAttempt{TaskID: a.task, Attempt: a.number})
-		if a.mayHaveBegun() {
-			a.contested, a.successor = e.living, successor(a)
-			h.loseLocked(a, e.reason, e.lease)
-		} else {
-			h.giveBackLocked(a, e.reason)
-		}
-	}
-	s.eachAllocation(func(a *api.Allocation) {
-		s.reallocated(a)
-		h.freePortsLocked(s, a, true)
-	})
-	clear(s.attempts)
+	held, unlisted, awaited := h.endAttemptsLocked(s, &e)
 	s.outbox = nil
 	h.slotsChangedLocked(s)
 	h.serveLocked(s)
@@ -239,11 +204,48 @@ func (h *Hub) endLocked(s *session, e ending) {
 	}
 	if !e.fenced {
 		t := s.transition(api.AgentOffline, e.reason, e.at)
-		t.Left, t.LeaseRemaining, t.Attempts, t.Unlisted = e.left, &lease, held, unlisted
+		t.Left, t.LeaseRemaining, t.Attempts, t.Unlisted = e.left, new(api.Duration(e.lease)), held, unlisted
 		t.Evidence, t.NoticedAfter, t.AwaitedUntil = e.evidence, api.Duration(e.after), awaited.UTC()
 		h.notices.Notify(s.cluster, t)
 	}
 	h.registry.Remove(s.workerGone())
+}
+
+// endAttemptsLocked loses, gives back or awaits each attempt of a session that ends. It returns those that the cluster
+// lists with the agent's end, how many more there were, and until when the last is awaited.
+func (h *Hub) endAttemptsLocked(s *session, e *ending) (held []cluster.HeldAttempt, unlisted int, awaited time.Time) {
+	successor := h.successorsLocked(s)
+	hold := func(a cluster.HeldAttempt) {
+		if len(held) < api.MaxTransfers {
+			held = append(held, a)
+		} else {
+			unlisted++
+		}
+	}
+	for _, a := range s.attempts {
+		if until := h.awaitLocked(a, e); !until.IsZero() {
+			awaited = later(awaited, until)
+			if a.JobInstance == nil { // instances are their jobs' to tell of
+				one := a.held()
+				one.AwaitedUntil = until.UTC()
+				hold(one)
+			}
+			continue
+		}
+		hold(a.held())
+		if a.mayHaveBegun() {
+			a.contested, a.successor = e.living, successor(a)
+			h.loseLocked(a, e.reason, e.lease)
+		} else {
+			h.giveBackLocked(a, e.reason)
+		}
+	}
+	s.eachAllocation(func(a *api.Allocation) {
+		s.reallocated(a)
+		h.freePortsLocked(s, a, true)
+	})
+	clear(s.attempts)
+	return held, unlisted, awaited
 }
 
 // closeListeningLocked drops what the listeners keep about a session.
@@ -361,8 +363,8 @@ func (h *Hub) returnUndeliveredIfLocked(s *session, why string, returns func(*at
 			kept = append(kept, a)
 			continue
 		}
-		delete(s.attempts, a.attemptKey)
-		s.reallocated(a.allocation)
+		delete(s.attempts, a.key())
+		s.reallocated(a.Allocation)
 		h.giveBackLocked(a, why)
 	}
 	s.outbox = kept
@@ -378,8 +380,8 @@ func (h *Hub) giveBackLocked(a *attempt, why string) {
 // task may be unreadable.
 func (h *Hub) giveBackUnreceivedLocked(a *attempt, why string) {
 	h.metrics.notReceived.Inc()
-	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task),
-		zap.Int("attempt", a.number), zap.String("why", why))
+	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.Task),
+		zap.Int("attempt", a.Attempt), zap.String("why", why))
 	h.giveBackAsLocked(a, why, true, 0)
 }
 
@@ -395,7 +397,7 @@ func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool, after t
 // giveBackInTurnLocked is giveBackLocked for a task that an agent did not begin although it could have: it may do so
 // with each. One that is stopping gets no more.
 func (h *Hub) giveBackInTurnLocked(a *attempt, why string, now time.Time) {
-	turn := h.offers.Spend(a.tenant, 1, now)
+	turn := h.offers.Spend(a.Tenant, 1, now)
 	if turn <= crowded || a.session.stopping {
 		turn = 0
 	}
@@ -405,16 +407,16 @@ func (h *Hub) giveBackInTurnLocked(a *attempt, why string, now time.Time) {
 // forgetLocked removes an attempt from its session; the caller decides what follows.
 func (h *Hub) forgetLocked(a *attempt) {
 	s := a.session
-	if w := h.awaited[a.attemptKey]; w != nil && w.attempt == a {
-		delete(h.awaited, a.attemptKey)
+	if w := h.awaited[a.key()]; w != nil && w.attempt == a {
+		delete(h.awaited, a.key())
 	}
-	if s.attempts[a.attemptKey] != a {
+	if s.attempts[a.key()] != a {
 		return
 	}
-	delete(s.attempts, a.attemptKey)
-	s.reallocated(a.allocation)
-	if s.leftovers[a.attemptKey] == nil {
-		h.freePortsLocked(s, a.allocation, a.mayHaveBegun())
+	delete(s.attempts, a.key())
+	s.reallocated(a.Allocation)
+	if s.leftovers[a.key()] == nil {
+		h.freePortsLocked(s, a.Allocation, a.mayHaveBegun())
 	}
 	for i, waiting := range s.outbox {
 		if waiting == a {
@@ -446,7 +448,7 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 
 // fail reports the end of an attempt without a result. It is published once Temporal has it.
 func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
-	h.responder.fail(a, report, boundLog(h.logs.Tail(a.task, a.number), a.logLimit), func() {
+	h.responder.fail(a, report, boundLog(h.logs.Tail(a.Task, a.Attempt), a.logLimit()), func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.publishEndedLocked(a, &report)

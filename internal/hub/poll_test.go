@@ -153,7 +153,7 @@ func TestRepeatedCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSession(protocol.Register{}, 1, time.Now())
 	running := attemptKey{"running", 1}
-	s.attempts[running] = &attempt{attemptKey: running}
+	s.attempts[running] = &attempt{attemptClaims: attemptClaims{Task: "running", Attempt: 1}}
 	ask := func(kind protocol.CommandType, n int) protocol.Command {
 		return protocol.Command{Type: kind, Request: fmt.Sprint(n)}
 	}

@@ -79,7 +79,7 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 		if i := task.Place(&in.Spec, all, task.Hint{Prefer: in.PreferAgent, Avoid: in.TransferredFrom}, time.Now()); i >= 0 {
 			wants = all[i].AgentID
 		}
-		a := &attempt{attemptKey: attemptKey{in.TaskID, 1}, lane: l.name, input: in}
+		a := &attempt{attemptClaims: attemptClaims{Task: in.TaskID, Attempt: 1, Lane: l.name}, input: in}
 		got := ""
 		if l.placeLocked(a) {
 			got = a.session.agent
@@ -97,7 +97,7 @@ func TestPlacementBeyondTheRank(t *testing.T) {
 	for i := range 49 {
 		h.sessions[fmt.Sprintf("agent-%05d", i)].candidate.MaxTasks = 0
 	}
-	a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: aTask("t")}
+	a := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: 1, Lane: l.name}, input: aTask("t")}
 	require.True(t, l.placeLocked(a))
 	require.Equal(t, "agent-00049", a.session.agent)
 }
@@ -108,7 +108,7 @@ func BenchmarkPlacement(b *testing.B) {
 			h, l := crowd(b, agents, func(int, *protocol.Register) {})
 			in := aTask("t")
 			for b.Loop() {
-				a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: in}
+				a := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: 1, Lane: l.name}, input: in}
 				require.True(b, l.placeLocked(a))
 				h.forgetLocked(a)
 				h.fresh = nil

@@ -139,8 +139,8 @@ type roomAt struct{ stock, host int }
 // eachAllocation calls do with what each attempt, and each handler that is left over, has of the agent's resources.
 func (s *session) eachAllocation(do func(*api.Allocation)) {
 	for _, a := range s.attempts {
-		if a.allocation != nil {
-			do(a.allocation)
+		if a.Allocation != nil {
+			do(a.Allocation)
 		}
 	}
 	for _, l := range s.leftovers {
@@ -194,11 +194,11 @@ func (h *Hub) lookAt(x *host) {
 // avoidPortLocked keeps a port that an agent cannot listen on from others for a while. It returns why the delivery goes
 // back, or "" when the attempt has no such port.
 func (h *Hub) avoidPortLocked(a *attempt, port int) string {
-	if port == 0 || a.allocation == nil {
+	if port == 0 || a.Allocation == nil {
 		return ""
 	}
 	now := time.Now()
-	for _, given := range a.allocation.Ports {
+	for _, given := range a.Allocation.Ports {
 		if given == port {
 			rest := portRest{rests: now.Add(portRestTime), inUse: now.Add(portInUseTime)}
 			h.holdPortLocked(a.session.host, port, rest)

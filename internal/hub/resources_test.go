@@ -115,7 +115,7 @@ func TestAnotherHubKeepsAllocations(t *testing.T) {
 		p = b.register("a", 4, offers("h", "24Gi"), func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: given.Token}}
 		})
-		require.Equal(t, given.Allocation, p.session().attempts[attemptKey{"t1", 1}].allocation)
+		require.Equal(t, given.Allocation, p.session().attempts[attemptKey{"t1", 1}].Allocation)
 		require.Zero(t, b.open(lane), "8 GiB are left")
 	})
 }
@@ -257,7 +257,7 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 				l := lanes[random.IntN(len(lanes))]
 				in := aTask(fmt.Sprint("t", n))
 				in.Spec.Place = *l.need
-				a := &attempt{attemptKey: attemptKey{in.TaskID, 1}, lane: l.name, input: in}
+				a := &attempt{attemptClaims: attemptClaims{Task: in.TaskID, Attempt: 1, Lane: l.name}, input: in}
 				if l.placeLocked(a) {
 					a.accepted, running, what = true, append(running, a), "placed"
 				}
@@ -272,7 +272,7 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 					h.forgetLocked(a)
 					what = "ended"
 				case k == 8:
-					s.leave(a.attemptKey, leftover{})
+					s.leave(a.key(), leftover{})
 					h.forgetLocked(a)
 					what = "left over"
 				default:
@@ -343,7 +343,7 @@ func BenchmarkManyFits(b *testing.B) {
 			})
 			b.Run(fmt.Sprintf("placement and end/%d agents/%s", agents, name), func(b *testing.B) {
 				for b.Loop() {
-					a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: in}
+					a := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: 1, Lane: l.name}, input: in}
 					h.mu.Lock()
 					require.True(b, l.placeLocked(a))
 					h.forgetLocked(a)

@@ -51,7 +51,7 @@ func (r *responder) fail(a *attempt, report contract.AttemptReport, log []api.Lo
 			counts, err = r.counts(ctx, a, noted, inTouch)
 		}
 		if counts {
-			err = r.failNow(ctx, a.token, report, log)
+			err = r.failNow(ctx, a.Temporal, report, log)
 			inTouch = inTouch && err == nil
 		}
 		if counts && err == nil {
@@ -87,8 +87,8 @@ func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time, inT
 	case err != nil:
 		return false, err
 	case elsewhere:
-		r.hub.log.Info("An attempt goes on at another hub, or has ended", zap.String("task", a.task),
-			zap.Int("attempt", a.number))
+		r.hub.log.Info("An attempt goes on at another hub, or has ended", zap.String("task", a.Task),
+			zap.Int("attempt", a.Attempt))
 		return false, nil
 	case !inTouch && seen.After(noted):
 		return false, errUnsure

@@ -188,7 +188,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 // attemptLocked returns the attempt that a token names, if the session that it was given to still has it, or the hub
 // waits for its agent.
 func (h *Hub) attemptLocked(claims *attemptClaims) *attempt {
-	key := attemptKey{claims.Task, claims.Attempt}
+	key := claims.key()
 	if a := h.awaited[key]; a != nil && a.session.instance == claims.Instance {
 		return a.attempt
 	}
@@ -207,10 +207,10 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	a := h.attemptLocked(claims)
 	if a == nil { // another hub's, or its session has ended: the token has the certain facts
 		h.publishEndedLocked(&attempt{
-			attemptKey: attemptKey{claims.Task, claims.Attempt},
-			taskType:   claims.Type,
-			tenant:     claims.Tenant,
-			session:    &session{agent: claims.Agent, cluster: cluster, instance: claims.Instance, epoch: claims.Epoch},
+			attemptClaims: *claims,
+			session: &session{
+				agent: claims.Agent, cluster: cluster, instance: claims.Instance, epoch: claims.Epoch,
+			},
 		}, report)
 		return
 	}
@@ -220,7 +220,7 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	h.publishEndedLocked(a, report)
 	h.instances.end(h.id, a, report.Reason)
 	if r.Stuck {
-		a.session.leave(a.attemptKey, leftover{})
+		a.session.leave(a.key(), leftover{})
 	}
 	a.session.worked = true
 	for outcome := range r.Outcomes() {

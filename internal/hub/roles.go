@@ -37,7 +37,7 @@ func (h *Hub) vacateLocked(s *session, now time.Time) {
 	}
 	for _, a := range s.attempts {
 		// of one that the agent brought after a restart of the hub the hub does not know what it is
-		if spec := &a.input.Spec; a.lane != contract.AgentLane(s.cluster, s.agent) &&
+		if spec := &a.input.Spec; a.Lane != contract.AgentLane(s.cluster, s.agent) &&
 			(spec.Type == "" || spec.Safety() == api.Fenced) {
 			return
 		}

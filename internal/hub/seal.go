@@ -66,6 +66,8 @@ type attemptClaims struct {
 	Person bool `json:"q,omitempty"`
 }
 
+func (c *attemptClaims) key() attemptKey { return attemptKey{c.Task, c.Attempt} }
+
 // logLimit bounds the attempt's log, in bytes of JSON.
 func (c *attemptClaims) logLimit() int {
 	if len(c.Elements) == 0 || c.ResultLimit == 0 {

@@ -514,7 +514,7 @@ func (b *bench) settled(c sessionClaims, key attemptKey, outcome api.AttemptOutc
 }
 
 // cancelAttempt cancels an attempt as the server's command does.
-func (b *bench) cancelAttempt(a *attempt) { facts{b.Hub}.cancel(a.token) }
+func (b *bench) cancelAttempt(a *attempt) { facts{b.Hub}.cancel(a.Temporal) }
 
 // session is the hub's side of it; nil when it has ended.
 func (p *peer) session() *session {

@@ -39,7 +39,7 @@ func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 	}
 	return func(a *attempt) string {
 		next, _ := c.SelectTarget(d.Selection, cluster.FailoverNeed{FailedAgent: lost.agent,
-			RequiredCapabilities: a.input.Spec.RequiredCapabilities, TaskTypes: []string{a.taskType}}, loads)
+			RequiredCapabilities: a.input.Spec.RequiredCapabilities, TaskTypes: []string{a.Type}}, loads)
 		loads[next]++
 		h.turns[lost.cluster] = c.RoundRobin
 		return next

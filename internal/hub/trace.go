@@ -32,9 +32,9 @@ func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier) //nolint:forbidigo // only the trace
 	ctx, a.span = h.tracer.Start(ctx, "deliver "+a.input.Spec.Type, trace.WithTimestamp(a.takenAt),
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-			attribute.String("mainstay.task", a.task), attribute.Int("mainstay.attempt", a.number),
+			attribute.String("mainstay.task", a.Task), attribute.Int("mainstay.attempt", a.Attempt),
 			attribute.String("mainstay.cluster", a.input.Spec.Cluster),
-			attribute.String("mainstay.lane", a.lane), attribute.String("mainstay.hub", h.id)))
+			attribute.String("mainstay.lane", a.Lane), attribute.String("mainstay.hub", h.id)))
 	if id := a.input.Spec.Labels[api.LabelCorrelation]; id != "" {
 		a.span.SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}

@@ -50,9 +50,9 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 		held := []api.HeldTask{}
 		for _, a := range s.attempts {
 			task := api.HeldTask{
-				TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt,
-				Type: a.taskType, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
-				Allocation: a.allocation, Movable: a.movable(),
+				TaskID: a.Task, Attempt: a.Attempt, StartedAt: a.report(c.hub.id).StartedAt,
+				Type: a.Type, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
+				Allocation: a.Allocation, Movable: a.movable(),
 			}
 			if a.evacuation != nil {
 				task.MovingTo = a.evacuation.Target
@@ -96,7 +96,7 @@ func (h *Hub) attemptsLocked() map[attemptKey]bool {
 	}
 	for _, l := range h.lanes {
 		for _, p := range l.parked {
-			held[p.attempt.attemptKey] = true
+			held[p.attempt.key()] = true
 		}
 	}
 	return held
@@ -128,11 +128,12 @@ func (c activities) readInstances(
 	var result contract.ReadInstancesResult
 	for _, s := range c.hub.sessions {
 		for _, a := range s.attempts {
-			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job || a.task <= in.After {
+			if a.JobInstance == nil || !a.accepted || in.Job != "" && a.JobInstance.Job != in.Job || a.Task <= in.After {
 				continue
 			}
-			found := contract.FoundInstance{InstanceOf: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
-				Zone: s.registration.Zone, Checked: a.healthNow(), Since: a.startedAt.UTC(), Cluster: s.cluster}
+			found := contract.FoundInstance{InstanceOf: *a.JobInstance, TaskID: a.Task, Attempt: a.Attempt,
+				Agent: s.agent, Cluster: s.cluster, Zone: s.registration.Zone, Checked: a.healthNow(),
+				Since: a.startedAt.UTC()}
 			found.Host = s.registration.Address
 			if host, _, err := net.SplitHostPort(found.Host); err == nil {
 				found.Host = host

@@ -169,11 +169,11 @@ var plantedBugs = map[string][]edit{
 	"drain-counted": {{"internal/hub/life.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
 		`report.Planned = a.evacuation.Reason, a.evacuation.Target, !plants("drain-counted")`}},
 	// A hub that restarts does not know what its agents' tasks have.
-	"allocation-forgotten": {{"internal/hub/life.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
-`, `			allocation: claims.Allocation, logLimit: claims.logLimit()}
-		if plants("allocation-forgotten") {
-			a.allocation = &api.Allocation{}
+	"allocation-forgotten": {{"internal/hub/life.go", `		s.attempts[key] = a
+`, `		if plants("allocation-forgotten") {
+			a.Allocation = &api.Allocation{}
 		}
+		s.attempts[key] = a
 `}},
 	// Instances do not wait for the services that they require.
 	"requires-ignored": {{"sdk/go/api/jobdefinition.go", `d == nil || d.Requires == nil {`,
@@ -183,8 +183,12 @@ var plantedBugs = map[string][]edit{
 		a.evacuation != nil {`, `a.cancelling ||
 		a.evacuation != nil || plants("grace-ignored") {`}},
 	// A hub that takes an attempt over does not know how long its agent may be away.
-	"grace-forgotten": {{"internal/hub/life.go", `grace: claims.Grace.Std(),`,
-		`grace: map[bool]time.Duration{false: claims.Grace.Std()}[plants("grace-forgotten")],`}},
+	"grace-forgotten": {{"internal/hub/life.go", `assignedAt: now, deliveredIn: 1}
+`, `assignedAt: now, deliveredIn: 1}
+		if plants("grace-forgotten") {
+			a.Grace = 0
+		}
+`}},
 	// Who looks for a service finds all instances.
 	"unhealthy-found": {{"gateway/service/service.go", `(in.Health == "any" ||`,
 		`(in.Health == "any" || plants("unhealthy-found") ||`}},
