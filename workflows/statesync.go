@@ -117,18 +117,20 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		func(string) contract.ReadStatesInput {
 			return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
 		})
-	var held []statesync.HeldLine
+	merged := statesync.NewMerged(s.members.Leader)
 	for i, hub := range s.hubs {
 		result := results[i]
 		if result == nil {
 			continue
 		}
-		held = append(held, result.Merged...)
+		for _, line := range result.Merged {
+			merged.Take(line)
+		}
 		for _, agent := range result.Agents {
 			s.note(hub, agent)
 		}
 	}
-	s.want = statesync.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
+	s.want = merged.Lines(func(agent string) bool { return s.member(agent) != nil })
 	s.report.State = api.SummaryOf(statesync.LinesOf(s.want))
 	bounded := statesync.BoundHeld(s.want, s.members.Leader)
 	s.want, s.cut = bounded, len(bounded) < len(s.want)

@@ -101,7 +101,7 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 	if r.reads != nil {
 		r.reads()
 	}
-	var manifests []statesync.AgentManifest
+	merged := statesync.NewMerged("")
 	for _, m := range r.members {
 		table := r.tables[m.AgentID]
 		if table == nil {
@@ -112,10 +112,10 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 		result.Agents = append(result.Agents, contract.AgentState{AgentID: m.AgentID, State: &summary,
 			Silent: r.silent[m.AgentID]})
 		if !r.silent[m.AgentID] {
-			manifests = append(manifests, statesync.AgentManifest{AgentID: m.AgentID, Lines: table.Manifest()})
+			merged.TakeManifest(m.AgentID, table.Manifest())
 		}
 	}
-	result.Merged = statesync.MergeManifests(manifests, func(string) bool { return true })
+	result.Merged = merged.Lines(func(string) bool { return true })
 	return result, nil
 }
 

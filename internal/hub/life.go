@@ -186,7 +186,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 		delete(h.sessions, s.agent)
 		h.leaveHostLocked(s)
 	}
-	h.closeListeningLocked(s, e.at)
+	s.health.Close(e.at)
 	if s.conn != nil {
 		s.conn.session = nil
 		s.conn = nil
@@ -248,12 +248,6 @@ func (h *Hub) endAttemptsLocked(s *session, e *ending) (held []cluster.HeldAttem
 	return held, unlisted, awaited
 }
 
-// closeListeningLocked drops what the listeners keep about a session.
-func (h *Hub) closeListeningLocked(s *session, now time.Time) {
-	s.health.Close(now)
-	h.states.Forget(s.agent)
-}
-
 func endKind(e ending) string {
 	switch {
 	case e.left:
@@ -297,7 +291,7 @@ func (f facts) rejoin() {
 		s.gone = true
 		s.eachAllocation(s.reallocated)
 		clear(s.attempts)
-		h.closeListeningLocked(s, time.Now())
+		s.health.Close(time.Now())
 		h.slotsChangedLocked(s)
 		h.serveLocked(s)
 		s.wake.Send()

@@ -2,7 +2,7 @@ package statesync
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,15 +22,17 @@ func anyone(string) bool { return true }
 
 // exchange does one round of a state sync.
 func exchange(t require.TestingT, tables []*api.StateTable) (sent int) {
-	var manifests []AgentManifest
+	merged, manifests := NewMerged("0"), map[string][]api.StateLine{}
 	for i, table := range tables {
-		manifests = append(manifests, AgentManifest{AgentID: fmt.Sprint(i), Lines: table.Manifest()})
+		manifests[fmt.Sprint(i)] = table.Manifest()
+		require.True(t, merged.TakeManifest(fmt.Sprint(i), table.Manifest()))
 	}
-	want := MergeManifests(manifests, anyone)
+	want := merged.Lines(anyone)
 	for i, table := range tables {
-		d := DiffState(LinesOf(want), manifests[i].Lines)
+		d := DiffState(LinesOf(want), manifests[fmt.Sprint(i)])
 		for _, part := range ChunkState(want, d.Missing) {
-			holder := slices.IndexFunc(manifests, func(m AgentManifest) bool { return m.AgentID == part.Holder })
+			holder, err := strconv.Atoi(part.Holder)
+			require.NoError(t, err)
 			for _, e := range tables[holder].Entries(part.Refs) {
 				_, err := table.Put(e)
 				require.NoError(t, err)
@@ -84,7 +86,10 @@ func TestDiffAndMerge(t *testing.T) {
 	standby := []api.StateLine{line(api.StateConfiguration, "x", 1), line(api.StateConfiguration, "y", 3),
 		line(api.StateTargets, "gone", 1)}
 	member := func(id string) bool { return id != "gone" }
-	want := MergeManifests([]AgentManifest{{"a", leader}, {"b", standby}}, member)
+	merged := NewMerged("a")
+	require.True(t, merged.TakeManifest("a", leader))
+	require.True(t, merged.TakeManifest("b", standby))
+	want := merged.Lines(member)
 	require.Equal(t, []HeldLine{{line(api.StateTargets, "a", 1), "a"}, {line(api.StateConfiguration, "x", 2), "a"},
 		{line(api.StateConfiguration, "y", 3), "b"}}, want)
 	d := DiffState(LinesOf(want), standby)
@@ -95,8 +100,11 @@ func TestDiffAndMerge(t *testing.T) {
 	require.Equal(t, []api.StateRef{{Section: api.StateConfiguration, Key: "y"}}, d.Missing)
 	require.Equal(t, []api.StateRef{{Section: api.StateTasks, Key: "gone"}}, d.Extra)
 	require.Equal(t, 1, d.Behind(), "task states do not count")
-	equal := MergeManifests([]AgentManifest{{"leader", leader}, {"b", leader}}, anyone)
-	require.Equal(t, "leader", equal[0].Holder, "of equal ones the first")
+	equal := NewMerged("leader")
+	for _, agent := range []string{"c", "leader", "b"} {
+		require.True(t, equal.TakeManifest(agent, leader))
+	}
+	require.Equal(t, "leader", equal.Lines(anyone)[1].Holder, "of equal ones the first")
 }
 
 func TestChunkState(t *testing.T) {
@@ -142,14 +150,18 @@ func TestStateOwnersWord(t *testing.T) {
 	}{
 		{"its own is newest", []HeldLine{line("b", 1, 1), line("a", 1, 2)}, line("a", 1, 2), true},
 		{"a copy claims more", []HeldLine{line("b", 9, 9), line("a", 1, 2), line("c", 1, 1)}, line("a", 1, 2), true},
-		{"of equal ones the first", []HeldLine{line("b", 1, 2), line("a", 1, 2)}, line("b", 1, 2), false},
+		{"a copy is equal", []HeldLine{line("b", 1, 2), line("a", 1, 2)}, line("a", 1, 2), true},
 		{"it tells nothing", []HeldLine{line("b", 1, 2), line("c", 1, 3)}, line("c", 1, 3), false},
 		{"it was at two hubs", []HeldLine{line("a", 1, 2), line("a", 1, 3), line("b", 1, 4)}, line("a", 1, 3), true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			want := MergeHeld(test.told, anyone)
+			merged := NewMerged("b")
+			for _, l := range test.told {
+				merged.Take(l)
+			}
+			want := merged.Lines(anyone)
 			require.Equal(t, []HeldLine{test.want}, want)
 			d := DiffState(LinesOf(want), []api.StateLine{line("", 9, 9).StateLine})
 			require.Equal(t, test.drops, len(d.Missing) == 1 && len(d.Extra) == 1)

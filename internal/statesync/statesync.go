@@ -23,57 +23,64 @@ type HeldLine struct {
 // ByOwner reports whether the holder is the agent whose own entry it is.
 func (l HeldLine) ByOwner() bool { return l.Section.OfOneAgent() && l.Holder == l.Key }
 
-// AgentManifest is the manifest of one agent.
-type AgentManifest struct {
-	AgentID string
-	Lines   []api.StateLine
+// Merged has the newest write of each key among those that it took, with a holder. Of an agent's own entry its own word
+// counts, also where copies are newer. Of equal writes the first agent's counts, or else that of the agent with the
+// lowest id. The order of taking does not matter.
+type Merged struct {
+	first string
+	lines map[api.StateRef]HeldLine
+	bytes int
 }
 
-// MergeManifests returns the state that all members should have: the newest write of each key, with a holder. Among
-// equal writes the earlier manifest's agent is the holder, so put the leader's first. It leaves out the own entries of
-// former members.
-func MergeManifests(manifests []AgentManifest, member func(agentID string) bool) []HeldLine {
-	var held []HeldLine
-	for _, m := range manifests {
-		for _, l := range m.Lines {
-			held = append(held, HeldLine{StateLine: l, Holder: m.AgentID})
-		}
-	}
-	return MergeHeld(held, member)
+// NewMerged has nothing. first is the agent whose copy is preferred among equal ones: the leader.
+func NewMerged(first string) *Merged {
+	return &Merged{first: first, lines: map[api.StateRef]HeldLine{}}
 }
 
-// MergeHeld merges the merged manifests of several hubs. A copy of an agent's own entry counts only while it is not
-// newer than what that agent told.
-func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
-	told := map[api.StateRef]HeldLine{}
+// TakeManifest takes the manifest of an agent, unless its lines would then have more than MaxMergedBytes.
+func (m *Merged) TakeManifest(agent string, lines []api.StateLine) (fits bool) {
+	bytes := m.bytes
 	for _, l := range lines {
-		if old, known := told[l.StateRef]; l.ByOwner() && (!known || l.Newer(old.StateLine)) {
-			told[l.StateRef] = l
+		if _, known := m.lines[l.StateRef]; !known {
+			bytes += l.Bytes()
 		}
 	}
-	merged := make([]HeldLine, 0, len(lines))
+	if bytes > MaxMergedBytes {
+		return false
+	}
 	for _, l := range lines {
-		owners, known := told[l.StateRef]
-		if known && l.Newer(owners.StateLine) {
-			continue
+		m.Take(HeldLine{StateLine: l, Holder: agent})
+	}
+	return true
+}
+
+// Take takes a line with its holder.
+func (m *Merged) Take(l HeldLine) {
+	old, known := m.lines[l.StateRef]
+	if !known {
+		m.bytes += l.Bytes()
+	}
+	preferred := l.Holder == m.first || old.Holder != m.first && l.Holder < old.Holder
+	switch {
+	case known && old.ByOwner() != l.ByOwner():
+		if l.ByOwner() {
+			m.lines[l.StateRef] = l
 		}
-		if !l.Section.OfOneAgent() || member(l.Key) {
-			merged = append(merged, l)
+	case !known, l.Newer(old.StateLine), preferred && !old.Newer(l.StateLine):
+		m.lines[l.StateRef] = l
+	}
+}
+
+// Lines are those that were taken, sorted. It leaves out the own entries of those that are no members.
+func (m *Merged) Lines(member func(agentID string) bool) []HeldLine {
+	lines := make([]HeldLine, 0, len(m.lines))
+	for ref, l := range m.lines {
+		if !ref.Section.OfOneAgent() || member(ref.Key) {
+			lines = append(lines, l)
 		}
 	}
-	// Stable, so that of equal ones the first holder stays the first.
-	slices.SortStableFunc(merged, func(a, b HeldLine) int {
-		switch order := a.StateRef.Compare(b.StateRef); {
-		case order != 0:
-			return order
-		case a.Newer(b.StateLine):
-			return -1
-		case b.Newer(a.StateLine):
-			return 1
-		}
-		return 0
-	})
-	return slices.CompactFunc(merged, func(a, b HeldLine) bool { return a.StateRef == b.StateRef })
+	slices.SortFunc(lines, func(a, b HeldLine) int { return a.StateRef.Compare(b.StateRef) })
+	return lines
 }
 
 // MaxMergedBytes bounds the merged lines of a cluster, by their Bytes: they are in one message to Temporal.

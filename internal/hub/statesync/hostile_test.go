@@ -87,11 +87,9 @@ func (f *tables) join(agent string) {
 	f.leave(agent)
 	f.agents = append(f.agents, agent)
 	f.tables[agent] = &api.StateTable{}
-	if f.hubs[agent] = f.one; f.one != nil {
-		f.one.Forget(agent)
-		return
+	if f.hubs[agent] = f.one; f.one == nil {
+		f.hubs[agent] = New(part.Hub{Logger: zap.NewNop()}, tableFacts{f, agent}, 0)
 	}
-	f.hubs[agent] = New(part.Hub{Logger: zap.NewNop()}, tableFacts{f, agent}, 0)
 }
 
 func (f *tables) leave(agent string) {
@@ -109,13 +107,15 @@ func (f *tables) write(agent string, ref api.StateRef, value string, epoch int64
 // sync does a round as the workflow does it. An agent that left is still a member.
 func (f *tables) sync() {
 	f.t.Helper()
-	var held []statesync.HeldLine
+	merged := statesync.NewMerged("")
 	for _, a := range f.agents {
 		read, err := f.hubs[a].Read(f.t.Context(), contract.ReadStatesInput{Manifests: true})
 		require.NoError(f.t, err)
-		held = append(held, read.Merged...)
+		for _, line := range read.Merged {
+			merged.Take(line)
+		}
 	}
-	want := statesync.MergeHeld(held, func(string) bool { return true })
+	want := merged.Lines(func(string) bool { return true })
 	text, err := json.Marshal(statesync.LinesOf(want))
 	require.NoError(f.t, err)
 	for _, a := range f.agents {

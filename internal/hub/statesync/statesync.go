@@ -25,10 +25,6 @@ import (
 const (
 	// answerTime is how long an agent has to answer a command about its state.
 	answerTime = 5 * time.Second
-	// manifestFresh is how long after its reading a manifest may be compared.
-	manifestFresh = 30 * time.Second
-	// maxKept bounds the lines of all manifests that are kept for comparing. The others are asked for again.
-	maxKept = 100_000
 	// epochSlack is how far an entry's epoch may lie above the newest that the hub knows: it may know of a role late,
 	// or of a new cluster with an old one's name.
 	epochSlack = 1 << 20
@@ -54,28 +50,20 @@ type States struct {
 	spacing time.Duration
 	changed atomic.Bool // since Run looked
 
-	mu        sync.Mutex
-	asks      map[string]*ask     // by request
-	manifests map[string]manifest // by agent
-	notified  map[string]notified // by cluster
+	mu       sync.Mutex
+	asks     map[string]*ask     // by request
+	notified map[string]notified // by cluster
 }
 
 // New makes the states of a hub. spacing is the least time between two signals to a cluster.
 func New(hub part.Hub, facts Facts, spacing time.Duration) *States {
-	return &States{hub: hub, facts: facts, spacing: spacing,
-		asks: map[string]*ask{}, manifests: map[string]manifest{}, notified: map[string]notified{}}
+	return &States{hub: hub, facts: facts, spacing: spacing, asks: map[string]*ask{}, notified: map[string]notified{}}
 }
 
 // ask is a command about the state that waits for its answer.
 type ask struct {
 	agent  string
 	answer chan protocol.StateReport // buffered
-}
-
-// manifest is an agent's manifest when it was last read.
-type manifest struct {
-	lines []api.StateLine
-	at    time.Time
 }
 
 // Answer hands an agent's report to the request that waits for it. It reports false when none does.
@@ -89,13 +77,6 @@ func (s *States) Answer(agent string, report protocol.StateReport) (awaited bool
 	delete(s.asks, report.Request)
 	a.answer <- report
 	return true
-}
-
-// Forget drops the manifest of an agent whose session has ended.
-func (s *States) Forget(agent string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.manifests, agent)
 }
 
 // ask sends an agent a command about its state and waits for the answer. ok is false when none came.
@@ -131,22 +112,21 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	if !in.Manifests {
 		return result, nil
 	}
-	s.mu.Lock()
-	maps.DeleteFunc(s.manifests, func(_ string, m manifest) bool { return time.Since(m.at) >= manifestFresh })
-	s.mu.Unlock()
-	all := merged{first: in.First, lines: map[api.StateRef]statesync.HeldLine{}}
+	var mu sync.Mutex
+	merged := statesync.NewMerged(in.First)
 	eachKeeper(result.Agents, func(i int, agent string) {
 		lines, ok := s.readManifest(ctx, agent)
 		counted := s.within(agent, lines)
-		if !ok || !all.take(agent, counted) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ok || !merged.TakeManifest(agent, counted) { // what is too large counts as silent
 			result.Agents[i].Silent = true
 			return
 		}
 		summary := api.SummaryOf(lines)
 		result.Agents[i].State = &summary
 	})
-	// The workflow knows who is a member.
-	result.Merged = statesync.MergeHeld(slices.Collect(maps.Values(all.lines)), func(string) bool { return true })
+	result.Merged = merged.Lines(func(string) bool { return true }) // the workflow knows who is a member
 	return result, nil
 }
 
@@ -209,42 +189,6 @@ func sift[T any](
 	return left
 }
 
-// merged has the newest write of each key in the manifests that it took. Of an agent's own entry its own word counts.
-// Of equal writes the first agent's counts, or else that of the agent with the lowest id.
-type merged struct {
-	first string
-	mu    sync.Mutex
-	lines map[api.StateRef]statesync.HeldLine
-	size  int
-}
-
-// take adds a manifest unless that makes it too large: an agent with more counts as silent.
-func (m *merged) take(agent string, lines []api.StateLine) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	size := m.size
-	for _, l := range lines {
-		if _, known := m.lines[l.StateRef]; !known {
-			size += l.Bytes()
-		}
-	}
-	if size > statesync.MaxMergedBytes {
-		return false
-	}
-	m.size = size
-	for _, l := range lines {
-		old, known := m.lines[l.StateRef]
-		next := statesync.HeldLine{StateLine: l, Holder: agent}
-		preferred := agent == m.first || old.Holder != m.first && agent < old.Holder
-		switch {
-		case known && old.ByOwner():
-		case !known, next.ByOwner(), l.Newer(old.StateLine), preferred && !old.Newer(l):
-			m.lines[l.StateRef] = next
-		}
-	}
-	return true
-}
-
 // eachKeeper calls do concurrently for each agent that keeps state.
 func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
 	parallel.Each(len(agents), len(agents), func(i int) {
@@ -254,26 +198,13 @@ func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
 	})
 }
 
-// readManifest asks an agent for its manifest, and keeps it for comparing.
+// readManifest asks an agent for its manifest.
 func (s *States) readManifest(ctx context.Context, agent string) ([]api.StateLine, bool) {
 	report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandState})
-	if !ok {
-		return nil, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.manifests, agent)
-	kept := len(report.Manifest)
-	for _, m := range s.manifests {
-		kept += len(m.lines)
-	}
-	if kept <= maxKept {
-		s.manifests[agent] = manifest{lines: report.Manifest, at: time.Now()}
-	}
-	return report.Manifest, true
+	return report.Manifest, ok
 }
 
-// Compare reports what the hub's agents lack, by the manifests of the last Read.
+// Compare reports what the hub's agents lack.
 func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 	agents := s.facts.States(in.Cluster)
 	var mu sync.Mutex
@@ -281,16 +212,11 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 	missing, extra := map[api.StateRef]bool{}, map[api.StateRef]bool{}
 	room := statesync.MaxMergedBytes // for what is extra; the rest is found again
 	eachKeeper(agents, func(_ int, agent string) {
-		s.mu.Lock()
-		known, ok := s.manifests[agent]
-		s.mu.Unlock()
-		if !ok || time.Since(known.at) >= manifestFresh {
-			known.lines, ok = s.readManifest(ctx, agent)
-		}
+		lines, ok := s.readManifest(ctx, agent)
 		if !ok {
 			return
 		}
-		d := statesync.DiffState(in.Want, known.lines)
+		d := statesync.DiffState(in.Want, lines)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(d.Missing)+len(d.Extra) > 0 {
@@ -351,7 +277,6 @@ func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contra
 		if failed[i] = report.Error; !ok {
 			failed[i] = "the agent did not answer"
 		}
-		s.Forget(in.Agents[i])
 	})
 	var result contract.ApplyStateResult
 	for i, why := range failed {

@@ -59,11 +59,6 @@ func (k *keepers) read(t *testing.T) (silent int, merged []statesync.HeldLine) {
 	text, err := json.Marshal(result)
 	require.NoError(t, err)
 	require.Less(t, len(text), 2<<20, "Temporal takes no larger answer")
-	lines := 0
-	for _, m := range k.states.manifests {
-		lines += len(m.lines)
-	}
-	require.LessOrEqual(t, lines, maxKept)
 	return silent, result.Merged
 }
 
