@@ -2,16 +2,12 @@
 package worker
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -23,7 +19,6 @@ import (
 	"mainstay.dev/mainstay/workflows/job"
 	"mainstay.dev/mainstay/workflows/run"
 	"mainstay.dev/mainstay/workflows/task"
-	"mainstay.dev/sdk/api"
 )
 
 // Options sizes a worker.
@@ -53,7 +48,9 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.StateSync, workflow.RegisterOptions{Name: contract.StateSyncWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Access, workflow.RegisterOptions{Name: contract.AccessWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
-	registerHealingWorkflows(r)
+	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.HealingAction,
+		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 	r.RegisterWorkflowWithOptions(job.Workflow, workflow.RegisterOptions{Name: contract.JobWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Inbound, workflow.RegisterOptions{Name: contract.InboundWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Scaling, workflow.RegisterOptions{Name: contract.ScalingWorkflow})
@@ -124,39 +121,4 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}
 	return w.Stop, nil
-}
-
-// healingCatchUp is how late a cycle may begin; one that was missed for longer is not made up for.
-const healingCatchUp = 10 * time.Second
-
-// EnsureHealing makes the schedule of the healing cycle if there is none. One that there is stays as it is, as people
-// may have paused it.
-func EnsureHealing(ctx context.Context, c client.Client) error {
-	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: contract.HealingScheduleID,
-		Spec: client.ScheduleSpec{
-			Intervals: []client.ScheduleIntervalSpec{{Every: api.DefaultHealingInterval}}},
-		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-		CatchupWindow: healingCatchUp,
-		Note:          "looks at all clusters and heals them; pause it in the Web UI, or with: mainstay healing pause",
-		Action: &client.ScheduleWorkflowAction{
-			ID:            contract.HealingCycleWorkflowID(""),
-			Workflow:      contract.HealingCycleWorkflow,
-			TaskQueue:     contract.WorkerQueue,
-			Args:          []any{contract.HealingCycleInput{Every: api.Duration(api.DefaultHealingInterval)}},
-			StaticSummary: "healing cycle",
-
-			WorkflowExecutionTimeout: contract.HealingCycleTimeout,
-		},
-	})
-	if err != nil && !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
-		return fmt.Errorf("make the schedule of the healing cycle: %w", err)
-	}
-	return nil
-}
-
-func registerHealingWorkflows(r sdkworker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
-	r.RegisterWorkflowWithOptions(workflows.HealingAction,
-		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 }

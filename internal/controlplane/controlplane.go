@@ -172,7 +172,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 			Registerer: registry, AssignmentTypes: o.Mesh.AssignmentTypes}); err != nil {
 			return nil, err
 		}
-		if err := worker.EnsureHealing(ctx, o.Temporal); err != nil {
+		if err := (store.Store{Client: o.Temporal, Namespace: o.Namespace}).MakeHealing(ctx); err != nil {
 			return nil, err
 		}
 		go renewSchedules(requests, o)

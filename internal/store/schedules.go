@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/sdk/api"
 )
 
 // EnsureSweep makes the schedule that looks at the clusters, if one of them has scaling on.
@@ -29,34 +30,69 @@ func (s Clusters) EnsureSweep(ctx context.Context) error {
 	return s.MakeSweep(ctx)
 }
 
-// MakeSweep makes the schedule that looks at the clusters if it is not there. One that people have paused or changed
-// stays as it is.
+// MakeSweep makes the schedule that looks at the clusters if it is not there.
 func (s Clusters) MakeSweep(ctx context.Context) error {
-	summary, err := contract.Payloads.ToPayload("look at the clusters that have scaling on")
+	return s.makeLoop(ctx, &loop{
+		id: contract.ScalingScheduleID, workflowID: "scaling-sweep", workflow: contract.ScalingSweepWorkflow,
+		every: contract.ScalingInterval, catchUp: contract.ScalingInterval,
+		summary: "look at the clusters that have scaling on",
+		notes:   "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling.",
+	})
+}
+
+// healingCatchUp is how late a cycle of healing may begin; one that was missed for longer is not made up for.
+const healingCatchUp = 10 * time.Second
+
+// MakeHealing makes the schedule of the healing cycle if it is not there.
+func (s Store) MakeHealing(ctx context.Context) error {
+	return s.makeLoop(ctx, &loop{
+		id: contract.HealingScheduleID, workflowID: contract.HealingCycleWorkflowID(""),
+		workflow: contract.HealingCycleWorkflow, timeout: contract.HealingCycleTimeout,
+		input: []any{contract.HealingCycleInput{Every: api.Duration(api.DefaultHealingInterval)}},
+		every: api.DefaultHealingInterval, catchUp: healingCatchUp,
+		summary: "healing cycle",
+		notes:   "looks at all clusters and heals them; pause it in the Web UI, or with: mainstay healing pause",
+	})
+}
+
+// loop is a schedule of Temporal that has all clusters looked at.
+type loop struct {
+	id, workflowID, workflow string
+	input                    []any
+	every, catchUp           time.Duration
+	timeout                  time.Duration // of one look; zero: none
+	summary, notes           string
+}
+
+// makeLoop makes a loop if it is not there. One that people have paused or changed stays as it is.
+func (s Store) makeLoop(ctx context.Context, l *loop) error {
+	summary, err := contract.Payloads.ToPayload(l.summary)
 	if err != nil {
 		return fmt.Errorf("encode a summary: %w", err)
 	}
-	err = s.MakeSchedule(ctx, contract.ScalingScheduleID, &schedulepb.Schedule{
-		Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(
-			contract.ScalingInterval)}}},
+	input, err := contract.Payloads.ToPayloads(l.input...)
+	if err != nil {
+		return fmt.Errorf("encode the input of %s: %w", l.workflow, err)
+	}
+	start := &workflowpb.NewWorkflowExecutionInfo{
+		WorkflowId: l.workflowID, WorkflowType: &commonpb.WorkflowType{Name: l.workflow}, Input: input,
+		TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue},
+		UserMetadata: &sdkpb.UserMetadata{Summary: summary},
+	}
+	if l.timeout > 0 {
+		start.WorkflowExecutionTimeout = durationpb.New(l.timeout)
+	}
+	err = s.MakeSchedule(ctx, l.id, &schedulepb.Schedule{
+		Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(l.every)}}},
 		Action: &schedulepb.ScheduleAction{
-			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
-				WorkflowId: "scaling-sweep", WorkflowType: &commonpb.WorkflowType{Name: contract.ScalingSweepWorkflow},
-				TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue},
-				UserMetadata: &sdkpb.UserMetadata{Summary: summary},
-			}}},
+			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: start}},
 		// What was missed while Temporal was away need not be made up for.
 		Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-			CatchupWindow: durationpb.New(contract.ScalingInterval)},
-		State: &schedulepb.ScheduleState{
-			Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling.",
-		},
+			CatchupWindow: durationpb.New(l.catchUp)},
+		State: &schedulepb.ScheduleState{Notes: l.notes},
 	}, nil)
-	if KindOf(err) == Exists {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("make the schedule of scaling: %w", err)
+	if err != nil && KindOf(err) != Exists {
+		return fmt.Errorf("make the schedule of %s: %w", l.id, err)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/testsuite/plane"
-	"mainstay.dev/mainstay/worker"
 	"mainstay.dev/sdk/agent"
 	"mainstay.dev/sdk/api"
 )
@@ -276,7 +276,8 @@ func TestHealingSchedule(t *testing.T) {
 	policy := quickHealing()
 	policy.CycleInterval = api.Duration(5 * time.Second)
 	b := newBench(t, api.ClusterConfig{SelfHealing: policy})
-	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)))
+	temporal := store.Store{Client: plane.Temporal(t), Namespace: "default"}
+	require.NoError(t, temporal.MakeHealing(t.Context()))
 	pause := func(action string) api.HealingStatus {
 		var status api.HealingStatus
 		code, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/"+action,
@@ -297,7 +298,7 @@ func TestHealingSchedule(t *testing.T) {
 	held.own.ReportHealth(0.45, "disk errors")
 	b.healUntil(t, map[string]any{"dry_run": true}, api.HealDrain, ill, api.HealPlan)
 	before, since := pause("pause").Cycles, time.Now()
-	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)), "a worker that starts leaves it paused")
+	require.NoError(t, temporal.MakeHealing(t.Context()), "a worker that starts leaves it paused")
 	require.True(t, waitsEvery(t, 500*time.Millisecond, func() bool {
 		s, ok := b.healingStatus(t)
 		require.True(t, !ok || s.Cycles == before, "a cycle began while healing is paused")
