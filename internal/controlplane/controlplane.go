@@ -262,8 +262,7 @@ func (p *Plane) serve(listener net.Listener) error {
 func (p *Plane) startHub(ctx context.Context, o Options, api *httpapi.Server, registry *prometheus.Registry) error {
 	h, err := hub.New(hub.Options{
 		ID:         o.HubID,
-		Client:     o.Temporal,
-		Namespace:  o.Namespace,
+		Store:      store.Store{Client: o.Temporal, Namespace: o.Namespace},
 		Logger:     o.Logger,
 		Registerer: registry,
 		Key:        o.Key,

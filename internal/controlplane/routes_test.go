@@ -37,7 +37,7 @@ func everyRoute(t *testing.T, o httpapi.Options) *httpapi.Server {
 	g.Register(server.API())
 	require.NoError(t, mountPage(server, "v1", page.Options{}))
 	guard.RegisterSession(server.API(), nil)
-	h, err := hub.New(hub.Options{ID: "h", Client: temporal, Key: []byte("a key of at least 32 characters.")})
+	h, err := hub.New(hub.Options{ID: "h", Store: store.Store{Client: temporal}, Key: []byte("a key of at least 32 characters.")})
 	require.NoError(t, err)
 	h.Register(server.API())
 	return server

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/contract"
@@ -140,16 +139,14 @@ func (a *attempt) beatDue(now time.Time) bool {
 
 func (b beater) send(ctx context.Context, d dueBeat) {
 	h := b.hub
-	details, err := payloads(d.report, nil)
+	details, err := store.AttemptPayloads(d.report, nil)
 	if err != nil {
 		h.log.Error("A heartbeat cannot be encoded", zap.Error(err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	answer, err := h.service.RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
-		TaskToken: d.attempt.Temporal, Details: details, Identity: h.identity(), Namespace: h.namespace,
-	})
+	cancelled, err := h.store.Heartbeat(ctx, d.attempt.Temporal, details)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -158,7 +155,7 @@ func (b beater) send(ctx context.Context, d dueBeat) {
 	case err != nil:
 		d.attempt.beatNeeds = true // tries again later; the backstop is long
 		h.log.Debug("A heartbeat was not taken", zap.Error(err))
-	case answer.GetCancelRequested():
+	case cancelled:
 		h.cancelAttemptLocked(d.attempt)
 	default:
 		d.attempt.session.worked = d.attempt.session.worked || d.attempt.accepted

@@ -10,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
 )
@@ -158,7 +159,7 @@ func (d detector) reportMissing(cluster string, b *brake, missing contract.Missi
 	h := d.hub
 	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
 	defer cancel()
-	directive, err := contract.MissUpdate.Send(ctx, h.client, contract.ClusterWorkflowID(cluster), missing)
+	directive, err := store.UpdateCluster(ctx, h.store.Clusters(), contract.MissUpdate, cluster, missing)
 	if err != nil {
 		h.log.Warn("A cluster did not judge the loss of agents", zap.String("cluster", cluster), zap.Error(err))
 		backoff.Pause(h.run, judgeRetry)

@@ -390,7 +390,7 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 		hold := b.brakeTold()
 		require.NotNil(t, hold)
 		require.Equal(t, 4, hold.Lost)
-		require.Equal(t, b.instance, hold.Process)
+		require.Equal(t, b.store.Process, hold.Process)
 		require.False(t, hold.Since.IsZero())
 		b.pass(2 * b.config.Timing.DisconnectGrace)
 		peers[4].poll(lists(given[4]))

@@ -283,9 +283,9 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 			return nil, httpapi.RetryAfter(wait, "this agent dies too often: wait for as long as Retry-After says")
 		}
 		e.endProven(claims, "proof of death by its supervisor: "+in.Died)
-		clusterName := contract.ClusterWorkflowID(claims.Cluster)
-		_, err = contract.DeadUpdate.Send(ctx, e.hub.client, clusterName, cluster.DeathProof{
-			AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor", Proof: in.Died})
+		proof := cluster.DeathProof{AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor",
+			Proof: in.Died}
+		_, err = store.UpdateCluster(ctx, e.hub.store.Clusters(), contract.DeadUpdate, claims.Cluster, proof)
 		switch {
 		case err == nil:
 			return nil, nil

@@ -119,7 +119,7 @@ func (f facts) brake(clusterName string) *cluster.BrakeHold {
 	if b == nil || b.EngagedAt.IsZero() || b.askCluster {
 		return nil
 	}
-	return &cluster.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: b.Count()}
+	return &cluster.BrakeHold{Hub: f.hub.id, Process: f.hub.store.Process, Since: b.EngagedAt.UTC(), Lost: b.Count()}
 }
 
 // EpochOf returns the newest epoch that the hub knows for an agent's cluster; 0 without a session.

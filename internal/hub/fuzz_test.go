@@ -50,7 +50,7 @@ func wire(f testing.TB) wired {
 	temporal.epochs["a"] = cluster.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance"}
 	timing := testTiming
 	timing.HeartbeatInterval, timing.CrowdInterval = time.Millisecond, time.Millisecond // polls are held no longer
-	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: temporal}, Namespace: "default",
+	h, err := New(Options{ID: "hub-1", Store: fakeStore(temporal),
 		Key: []byte("0123456789abcdef"), Config: Config{Timing: timing}})
 	require.NoError(f, err)
 	f.Cleanup(func() { h.Stop(f.Context()) })

@@ -1,11 +1,9 @@
 package hub
 
 import (
-	"context"
 	"time"
 
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 )
 
@@ -88,23 +86,6 @@ func (d detector) endAwaitedLocked(now time.Time) {
 			d.hub.giveUpAwaitedLocked(a, a.why+", nor within "+a.within)
 		}
 	}
-}
-
-// elsewhere reports whether an attempt has ended, or its newest heartbeat came from another hub; and when that came.
-// Without a heartbeat it is here.
-func (h *Hub) elsewhere(ctx context.Context, a *attempt) (elsewhere bool, seen time.Time, err error) {
-	workflowID, key := contract.Locate(a.Task)
-	open, err := (store.Store{Client: h.client, Namespace: h.namespace}).Tasks().DeliveringIn(ctx, workflowID, "")
-	if err != nil {
-		return store.KindOf(err) == store.NotFound, seen, err
-	}
-	for i := range open {
-		_, of := contract.Locate(open[i].ID)
-		if running := open[i].Running(); of == key && running != nil && running.Number == a.Attempt {
-			return running.Hub != "" && running.Hub != h.id, open[i].Delivery.SeenAt, nil
-		}
-	}
-	return true, seen, nil
 }
 
 func later(a, b time.Time) time.Time {

@@ -18,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/job"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -87,7 +88,7 @@ func TestHeartbeatsOfManyAttemptsFit(t *testing.T) {
 					EstimatedDuration: math.MaxInt64},
 				Checkpoint: json.RawMessage(`"` + strings.Repeat("<", beatCheckpointBytes-2) + `"`)}, time.Now())
 		}
-		details, err := payloads(a.heartbeat(long), nil)
+		details, err := store.AttemptPayloads(a.heartbeat(long), nil)
 		require.NoError(t, err)
 		return a, proto.Size(details)
 	}
@@ -105,7 +106,7 @@ func TestHeartbeatsOfManyAttemptsFit(t *testing.T) {
 		require.True(t, new(a.heartbeat("h")).End().CheckpointLost)
 		require.NotNil(t, a.report("h").Checkpoint, "the hub reports it at the end")
 		a.checkpoint, a.cancelling = a.checkpoint[:2], true
-		details, err := payloads(a.heartbeat("h"), nil)
+		details, err := store.AttemptPayloads(a.heartbeat("h"), nil)
 		require.NoError(t, err)
 		require.Less(t, proto.Size(details), 1<<10, "one that is cancelled may never end, and the next begins beside it")
 	}

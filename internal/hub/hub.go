@@ -14,8 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/cluster"
@@ -30,6 +28,7 @@ import (
 	"mainstay.dev/mainstay/internal/hub/statesync"
 	"mainstay.dev/mainstay/internal/hub/tasklog"
 	"mainstay.dev/mainstay/internal/limit"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 )
 
@@ -64,10 +63,9 @@ func (c Config) withDefaults() Config {
 // Options are what a hub needs.
 type Options struct {
 	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on.
-	ID        string
-	Client    client.Client
-	Namespace string
-	Logger    *zap.Logger
+	ID     string
+	Store  store.Store
+	Logger *zap.Logger
 	// Registerer gets the hub's metrics.
 	Registerer prometheus.Registerer
 	// Tracer makes the spans of deliveries; nil: there are none.
@@ -80,10 +78,7 @@ type Options struct {
 // Hub is one running hub. Its exported methods may be called from any goroutine.
 type Hub struct {
 	id        string
-	instance  string
-	client    client.Client
-	service   workflowservice.WorkflowServiceClient
-	namespace string
+	store     store.Hub
 	log       *zap.Logger
 	tracer    trace.Tracer
 	config    Config
@@ -154,10 +149,7 @@ func New(o Options) (*Hub, error) {
 	h := &Hub{
 		tracer:      o.Tracer,
 		id:          o.ID,
-		instance:    uuid.NewString(),
-		client:      o.Client,
-		service:     o.Client.WorkflowService(),
-		namespace:   o.Namespace,
+		store:       o.Store.Hub(o.ID, uuid.NewString()),
 		log:         o.Logger.With(zap.String("hub", o.ID)),
 		config:      o.Config.withDefaults(),
 		seal:        sealer{key: o.Key},
@@ -192,14 +184,7 @@ func New(o Options) (*Hub, error) {
 
 // makeParts makes the parts that have locks of their own.
 func (h *Hub) makeParts() {
-	self, facts := part.Hub{
-		ID:        h.id,
-		Instance:  h.instance,
-		Client:    h.client,
-		Namespace: h.namespace,
-		Identity:  h.identity(),
-		Logger:    h.log,
-	}, facts{h}
+	self, facts := part.Hub{Hub: h.store, Logger: h.log}, facts{h}
 	h.lease = lease.New(self, facts.rejoin)
 	h.notices = notice.New(h.run, self, facts.brake, func(cluster string) { h.events.Hint(cluster) })
 	h.registry = registry.New(self, h.config.Timing.CrowdInterval, facts.entries)
@@ -270,6 +255,3 @@ func (h *Hub) Stop(ctx context.Context) {
 
 // ID is the hub's id.
 func (h *Hub) ID() string { return h.id }
-
-// identity is how the hub appears in Temporal as a poller.
-func (h *Hub) identity() string { return contract.HubIdentity(h.id) }

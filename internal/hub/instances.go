@@ -109,7 +109,8 @@ func (h *Hub) tellJobs(news map[string][]contract.HealthReport) {
 	parallel.Each(len(jobs), tellAtOnce, func(i int) {
 		ctx, cancel := context.WithTimeout(h.run, tellTimeout)
 		defer cancel()
-		errs[i] = contract.InstancesHealthSignal.Send(ctx, h.client, contract.JobWorkflowID(jobs[i]), news[jobs[i]])
+		errs[i] = store.Signal(ctx, h.store.Store, contract.InstancesHealthSignal,
+			contract.JobWorkflowID(jobs[i]), news[jobs[i]])
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -116,14 +116,14 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	h.mu.Lock()
 	known := h.directives[cluster]
 	h.mu.Unlock()
-	request := contract.JoinRequest{Hub: h.id, HubProcess: h.instance,
+	request := contract.JoinRequest{Hub: h.id, HubProcess: h.store.Process,
 		Knows: contract.DirectiveVersion{CreatedAt: known.CreatedAt, Version: known.Version}}
 	for _, p := range batch {
 		request.Joins = append(request.Joins, p.join)
 	}
 	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
 	defer cancel()
-	response, err := contract.JoinUpdate.Send(ctx, h.client, contract.ClusterWorkflowID(cluster), request)
+	response, err := store.UpdateCluster(ctx, h.store.Clusters(), contract.JoinUpdate, cluster, request)
 	if err != nil {
 		kind := store.KindOf(err)
 		if kind == store.Refused {
@@ -204,10 +204,10 @@ func (j *joiner) wakeSome(cluster string, from []byte) (woken int, next []byte, 
 	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
 	defer cancel()
 	query := contract.OpenTaskQuery(&api.TaskFilter{Cluster: cluster, Status: contract.TaskUnhandled})
-	tasks, next, err := store.Store{Client: h.client, Namespace: h.namespace}.Page(ctx, query, wakeMost, from)
+	tasks, next, err := h.store.Page(ctx, query, wakeMost, from)
 	for _, info := range tasks {
 		id := info.GetExecution().GetWorkflowId()
-		err = errors.Join(err, contract.WakeSignal.Send(ctx, h.client, id, contract.None{}))
+		err = errors.Join(err, store.Signal(ctx, h.store.Store, contract.WakeSignal, id, contract.None{}))
 	}
 	return len(tasks), next, err
 }

@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
-	"mainstay.dev/mainstay/internal/hub/control"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
@@ -207,13 +204,7 @@ func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueRespo
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), pollTimeout)
 	defer cancel()
-	task, err := h.service.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
-		Namespace:              h.namespace,
-		TaskQueue:              &taskqueuepb.TaskQueue{Name: l.name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-		Identity:               h.identity(),
-		WorkerInstanceKey:      key,
-		WorkerControlTaskQueue: control.Queue(h.namespace, h.instance),
-	})
+	task, err := h.store.PollLane(ctx, l.name, key)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, nil
 	}
@@ -235,13 +226,7 @@ func (l *lane) releaseLocked() laneRelease {
 func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err := h.service.ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
-		Namespace: h.namespace, Identity: h.identity(), Reason: "no agent serves the lane here",
-		WorkerInstanceKey: r.key,
-		TaskQueue:         r.lane,
-		TaskQueueTypes:    []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY},
-	})
-	if err != nil {
+	if err := h.store.ReleasePolls(ctx, r.lane, r.key); err != nil {
 		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))
 	}
 }

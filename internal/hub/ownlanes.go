@@ -76,13 +76,13 @@ func (o *ownLanes) look(ctx context.Context, now time.Time) bool {
 	parallel.Each(len(names), ownLanesAtOnce, func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 		defer cancel()
-		name, id := names[i], contract.ClusterWorkflowID(names[i])
+		name, clusters := names[i], o.hub.store.Clusters()
 		var lanes contract.AgentLanes
 		var err error
 		if list := empty[name]; len(list) > 0 {
-			lanes, err = contract.CloseAgentLanesUpdate.Send(ctx, o.hub.client, id, list)
+			lanes, err = store.UpdateCluster(ctx, clusters, contract.CloseAgentLanesUpdate, name, list)
 		} else {
-			lanes, err = contract.AgentLanesQuery.Ask(ctx, o.hub.client, id)
+			lanes, err = clusters.AgentLanes(ctx, name)
 		}
 		switch {
 		case err == nil:

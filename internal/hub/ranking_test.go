@@ -17,7 +17,7 @@ import (
 // crowd is a hub with a cluster's agents, each with two slots.
 func crowd(t testing.TB, agents int, change func(int, *protocol.Register)) (*Hub, *lane) {
 	t.Helper()
-	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: newFakeTemporal()}, Namespace: "default",
+	h, err := New(Options{ID: "hub-1", Store: fakeStore(newFakeTemporal()),
 		Key: []byte("0123456789abcdef")})
 	require.NoError(t, err)
 	h.stopping = true // it opens no polls

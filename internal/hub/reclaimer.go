@@ -144,11 +144,7 @@ func (r *reclaimer) askAll(ctx context.Context, began time.Time) {
 func (r *reclaimer) names(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTime)
 	defer cancel()
-	return r.store().Clusters().Names(ctx)
-}
-
-func (r *reclaimer) store() store.Store {
-	return store.Store{Client: r.hub.client, Namespace: r.hub.namespace}
+	return r.hub.store.Clusters().Names(ctx)
 }
 
 // lookAt looks at a cluster. It reports whether that is to be done again: it did not answer, or an agent registers now.
@@ -226,7 +222,7 @@ func (l *look) once(ctx context.Context) error {
 	left := api.Duration(max(0, time.Until(l.began.Add(lease))))
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
-	n, err := l.store().Tasks().EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)
+	n, err := l.hub.store.Tasks().EndHeld(ctx, lost, l.hub.store.Identity, "no agent brought it back to its hub", &left)
 	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", l.cluster), zap.Int("attempts", n))
 	l.hub.metrics.lost.Add(float64(n))
 	return err
@@ -235,7 +231,7 @@ func (l *look) once(ctx context.Context) error {
 func (l *look) view(ctx context.Context) (contract.ClusterView, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTime)
 	defer cancel()
-	return l.store().Clusters().View(ctx, l.cluster)
+	return l.hub.store.Clusters().View(ctx, l.cluster)
 }
 
 // held finds attempts for a while: a cluster with many and large ones takes long. Where that is not enough, it returns
@@ -243,7 +239,7 @@ func (l *look) view(ctx context.Context) (contract.ClusterView, error) {
 func (l *look) held(ctx context.Context) (held store.Held, whole bool, err error) {
 	timed, cancel := context.WithTimeout(ctx, heldTime)
 	defer cancel()
-	held, err = l.store().Tasks().HeldAt(timed, l.cluster, l.hub.id)
+	held, err = l.hub.store.Tasks().HeldAt(timed, l.cluster, l.hub.id)
 	if timed.Err() != nil {
 		return held, false, ctx.Err()
 	}

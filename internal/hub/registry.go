@@ -8,7 +8,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workerpb "go.temporal.io/api/worker/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -91,7 +90,6 @@ const (
 	// Looks for one agent id: so many a second, and so many at once. Beyond that one look at all ids serves onlineFor.
 	onlineRate, onlineBurst = 10.0, 20
 	onlineFor               = time.Second
-	onlinePage              = 1000
 )
 
 // online knows in which clusters agent ids are online, by the live registry. That goes through all agents for each
@@ -107,39 +105,17 @@ type online struct {
 
 func (o *online) clustersOf(ctx context.Context, agent string, now time.Time) ([]string, error) {
 	if o.alone.Take("", 1, now) == 0 {
-		found, err := o.read(ctx, contract.AgentIdentityPrefix(agent))
+		found, err := o.hub.store.OnlineIn(ctx, agent)
 		return found[agent], err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now.Sub(o.readAt) >= onlineFor {
-		all, err := o.read(ctx, "agent/")
+		all, err := o.hub.store.OnlineIn(ctx, "")
 		if err != nil {
 			return nil, err
 		}
 		o.readAt, o.clusters = time.Now(), all
 	}
 	return o.clusters[agent], nil
-}
-
-// read asks for the identities with a prefix.
-func (o *online) read(ctx context.Context, prefix string) (map[string][]string, error) {
-	clusters := map[string][]string{}
-	for page := []byte(nil); ; {
-		found, err := o.hub.service.ListWorkers(ctx, &workflowservice.ListWorkersRequest{Namespace: o.hub.namespace,
-			PageSize: onlinePage, NextPageToken: page, Query: "WorkerIdentity starts_with '" + prefix + "'"})
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range found.GetWorkers() {
-			cluster, agent, ok := contract.AgentOfIdentity(w.GetWorkerIdentity())
-			rival := w.GetStatus() == enumspb.WORKER_STATUS_UNSPECIFIED
-			if ok && !rival && w.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN {
-				clusters[agent] = append(clusters[agent], cluster)
-			}
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
-			return clusters, nil
-		}
-	}
 }

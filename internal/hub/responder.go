@@ -4,13 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
-	failurepb "go.temporal.io/api/failure/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/contract"
@@ -51,7 +46,7 @@ func (r *responder) fail(a *attempt, report contract.AttemptReport, log []api.Lo
 			counts, err = r.counts(ctx, a, noted, inTouch)
 		}
 		if counts {
-			err = r.failNow(ctx, a.Temporal, report, log)
+			err = r.hub.store.Fail(ctx, a.Temporal, report, log)
 			inTouch = inTouch && err == nil
 		}
 		if counts && err == nil {
@@ -82,11 +77,11 @@ var errUnsure = errors.New("it is not known yet whether another hub has the atte
 // counts reports whether an attempt is still this hub's to end. An agent whose session ended here, or that was here
 // while the hub was out of touch with Temporal, may have taken it to another hub. In touch, no heartbeat was late.
 func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time, inTouch bool) (bool, error) {
-	elsewhere, seen, err := r.hub.elsewhere(ctx, a)
+	holder, seen, open, err := r.hub.store.Tasks().HolderOf(ctx, a.Task, a.Attempt)
 	switch {
 	case err != nil:
 		return false, err
-	case elsewhere:
+	case !open || holder != "" && holder != r.hub.id: // without a heartbeat it is here
 		r.hub.log.Info("An attempt goes on at another hub, or has ended", zap.String("task", a.Task),
 			zap.Int("attempt", a.Attempt))
 		return false, nil
@@ -94,70 +89,6 @@ func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time, inT
 		return false, errUnsure
 	}
 	return true, nil
-}
-
-func (r *responder) complete(
-	ctx context.Context, token []byte, report contract.AttemptReport, log []api.LogLine,
-) error {
-	payloads, err := payloads(report, log)
-	if err != nil {
-		return err
-	}
-	_, err = r.hub.service.RespondActivityTaskCompleted(ctx, &workflowservice.RespondActivityTaskCompletedRequest{
-		TaskToken: token, Result: payloads, Identity: r.hub.identity(), Namespace: r.hub.namespace,
-	})
-	return err
-}
-
-func (r *responder) cancelled(
-	ctx context.Context, token []byte, report contract.AttemptReport, log []api.LogLine,
-) error {
-	payloads, err := payloads(report, log)
-	if err != nil {
-		return err
-	}
-	_, err = r.hub.service.RespondActivityTaskCanceled(ctx, &workflowservice.RespondActivityTaskCanceledRequest{
-		TaskToken: token, Details: payloads, Identity: r.hub.identity(), Namespace: r.hub.namespace,
-	})
-	return err
-}
-
-func (r *responder) failNow(
-	ctx context.Context, token []byte, report contract.AttemptReport, log []api.LogLine,
-) error {
-	payloads, err := payloads(report, log)
-	if err != nil {
-		return err
-	}
-	message := fmt.Sprintf("%s: %s", report.Outcome, report.Reason)
-	if report.AgentID != "" {
-		message = fmt.Sprintf("%s on %s: %s", report.Outcome, report.AgentID, report.Reason)
-	}
-	_, err = r.hub.service.RespondActivityTaskFailed(ctx, &workflowservice.RespondActivityTaskFailedRequest{
-		TaskToken: token, Identity: r.hub.identity(), Namespace: r.hub.namespace,
-		Failure: &failurepb.Failure{
-			Message: strings.ToValidUTF8(message, "\uFFFD"), Source: "mainstay-hub",
-			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
-					Type: contract.AttemptFailure, NonRetryable: true, Details: payloads,
-				}},
-		},
-	})
-	return err
-}
-
-// payloads are an attempt's report and, where it wrote something, the end of its log. Workflows read the first only.
-func payloads(report contract.AttemptReport, log []api.LogLine) (*commonpb.Payloads, error) {
-	p, err := contract.Payloads.ToPayloads(report)
-	if err == nil && len(log) > 0 {
-		var end *commonpb.Payload
-		end, err = contract.Payloads.ToPayload(log)
-		p.Payloads = append(p.Payloads, end)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("encode an attempt report: %w", err)
-	}
-	return p, nil
 }
 
 // boundLog is the end of a log with at most so many bytes of JSON.

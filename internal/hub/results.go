@@ -166,7 +166,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	}
 	if r.Outcome == api.AttemptCompleted {
 		report.Begun = false
-		return report, e.hub.responder.complete
+		return report, e.hub.store.Complete
 	}
 	if a != nil { // with its newest checkpoint and progress
 		report.Checkpoint, report.CheckpointDigest = a.newCheckpoint()
@@ -177,12 +177,12 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	case r.Outcome == api.AttemptTimedOut && !r.Stuck:
 		report.LeaseRemaining = none
 	case r.Outcome == api.AttemptCancelled && a != nil && a.cancelling:
-		return report, e.hub.responder.cancelled
+		return report, e.hub.store.Cancelled
 	case r.Outcome == api.AttemptCancelled: // the agent gave the work up by itself: it stops, or its lease ran out
 		report.Outcome, report.LeaseRemaining = api.AttemptMoved, none
 		report.Planned = a != nil && a.session.stopping
 	}
-	return report, e.hub.responder.failNow
+	return report, e.hub.store.Fail
 }
 
 // attemptLocked returns the attempt that a token names, if the session that it was given to still has it, or the hub
@@ -240,7 +240,7 @@ func (e endpoints) bringLate(ctx context.Context, claims *attemptClaims, r *cont
 		return false
 	}
 	workflowID, key := contract.Locate(claims.Task)
-	_, err = contract.LateResultUpdate.Send(ctx, e.hub.client, workflowID, contract.LateResultRequest{
+	_, err = store.Update(ctx, e.hub.store.Store, contract.LateResultUpdate, workflowID, contract.LateResultRequest{
 		ForTask: contract.ForTask{Task: key},
 		LateResult: api.LateResult{Attempt: claims.Attempt, AgentID: r.AgentID, StartedAt: r.StartedAt,
 			EndedAt: r.EndedAt, Outcome: r.Outcome, Result: r.Output, Reason: r.Reason}})

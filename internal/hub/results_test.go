@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
-	commonpb "go.temporal.io/api/common/v1"
-
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
@@ -326,7 +326,7 @@ func TestTheEndOfABundleIsBounded(t *testing.T) {
 						slices.Clone(c.result.Elements)
 				}))
 				report := b.reported()[0].AttemptReport
-				p, err := payloads(report, nil)
+				p, err := store.AttemptPayloads(report, nil)
 				require.NoError(t, err)
 				require.LessOrEqual(t, len(p.Payloads[0].Data)+len(report.Reason), limit+beside, "a failure says why twice")
 				require.Len(t, report.Elements, c.kept)

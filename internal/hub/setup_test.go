@@ -29,6 +29,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -233,6 +234,10 @@ type fakeClient struct {
 	temporal *fakeTemporal
 }
 
+func fakeStore(f *fakeTemporal) store.Store {
+	return store.Store{Client: fakeClient{temporal: f}, Namespace: "default"}
+}
+
 func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.temporal }
 
 // DescribeWorkflowExecution finds the attempts that lanes have given out, and of others the first.
@@ -433,7 +438,7 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, temporal: newFakeTemporal(), registry: prometheus.NewRegistry()}
 		var err error
-		b.Hub, err = New(Options{ID: "hub-1", Client: fakeClient{temporal: b.temporal}, Namespace: "default",
+		b.Hub, err = New(Options{ID: "hub-1", Store: fakeStore(b.temporal),
 			Registerer: b.registry, Key: []byte("0123456789abcdef"), Config: config})
 		require.NoError(t, err)
 		b.activities, b.endpoints = activities{b.Hub}, endpoints{b.Hub}

@@ -16,8 +16,8 @@ type activities struct{ hub *Hub }
 // startWorker runs the activities that must run in this hub.
 func (h *Hub) startWorker() error {
 	own := activities{h}
-	w := sdkworker.New(h.client, contract.HubQueue(h.id), sdkworker.Options{
-		Identity:                         h.identity(),
+	w := sdkworker.New(h.store.Client, contract.HubQueue(h.id), sdkworker.Options{
+		Identity:                         h.store.Identity,
 		DisableWorkflowWorker:            true,
 		MaxConcurrentActivityTaskPollers: 2,
 		MaxHeartbeatThrottleInterval:     lease.Beat,

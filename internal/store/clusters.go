@@ -160,6 +160,11 @@ func (s Clusters) Events(
 	return contract.EventsQuery.Ask(ctx, s.Client, contract.ClusterWorkflowID(cluster), since)
 }
 
+// AgentLanes asks a cluster for the open lanes of its agents.
+func (s Clusters) AgentLanes(ctx context.Context, cluster string) (contract.AgentLanes, error) {
+	return contract.AgentLanesQuery.Ask(ctx, s.Client, contract.ClusterWorkflowID(cluster))
+}
+
 // OpenLane has hubs poll the lane of tasks with such needs for a tenant's task, unless the cluster's view says that
 // they do.
 func (s Clusters) OpenLane(

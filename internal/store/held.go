@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/internal/cluster"
@@ -70,6 +69,22 @@ func (h Held) Attempts() map[string][]cluster.HeldAttempt {
 	return attempts
 }
 
+// HolderOf is the hub whose heartbeat of an attempt Temporal took last, and when; empty: none did. open is false of an
+// attempt that has ended.
+func (s Tasks) HolderOf(
+	ctx context.Context, id string, number int,
+) (hub string, seen time.Time, open bool, err error) {
+	workflowID, key := contract.Locate(id)
+	tasks, err := s.DeliveringIn(ctx, workflowID, "")
+	for i := range tasks {
+		_, of := contract.Locate(tasks[i].ID)
+		if running := tasks[i].Running(); of == key && running != nil && running.Number == number {
+			return running.Hub, tasks[i].Delivery.SeenAt, true, nil
+		}
+	}
+	return "", seen, false, err
+}
+
 // EndHeld ends attempts whose hub knows nothing of them any more, but for those whose agents have a disconnect grace:
 // these have a heartbeat timeout that is longer by it, and end by that if no agent brings them back. lease is how long
 // their agents may go on with fenced work; nil: that is not known. It returns how many it ended.
@@ -104,9 +119,9 @@ func (s Tasks) EndHeld(
 func (s Tasks) EndAttempt(
 	ctx context.Context, task, workflowRunID string, number int, by string, report contract.AttemptReport,
 ) (bool, error) {
-	details, err := contract.Payloads.ToPayloads(report)
+	details, err := AttemptPayloads(report, nil)
 	if err != nil {
-		return false, fmt.Errorf("encode an attempt report: %w", err)
+		return false, err
 	}
 	workflowID, _ := contract.Locate(task)
 	activity := contract.AttemptActivityID(task, number)
@@ -117,12 +132,7 @@ func (s Tasks) EndAttempt(
 			RunId:      workflowRunID,
 			ActivityId: activity,
 			Identity:   by,
-			Failure: &failurepb.Failure{
-				Message: "lost: " + report.Reason, Source: "mainstay",
-				FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
-						Type: contract.AttemptFailure, NonRetryable: true, Details: details}},
-			},
+			Failure:    attemptFailure("mainstay", "lost: "+report.Reason, details),
 		})
 	if err != nil && KindOf(err) != NotFound {
 		return false, fmt.Errorf("end %s of task %s: %w", activity, task, err)

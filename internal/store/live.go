@@ -91,6 +91,34 @@ func (s Store) heartbeats(ctx context.Context, query string) iter.Seq2[*workerpb
 	}
 }
 
+// OnlineIn are the clusters in which agents are online, by agent: of all agents, or of one.
+func (s Store) OnlineIn(ctx context.Context, agent string) (map[string][]string, error) {
+	prefix := "agent/"
+	if agent != "" {
+		prefix = contract.AgentIdentityPrefix(agent)
+	}
+	clusters := map[string][]string{}
+	for page := []byte(nil); ; {
+		found, err := s.Client.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
+			Namespace: s.Namespace, PageSize: listPage, NextPageToken: page,
+			Query: "WorkerIdentity starts_with '" + prefix + "'",
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range found.GetWorkers() {
+			cluster, agent, ok := contract.AgentOfIdentity(w.GetWorkerIdentity())
+			rival := w.GetStatus() == enumspb.WORKER_STATUS_UNSPECIFIED
+			if ok && !rival && w.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN {
+				clusters[agent] = append(clusters[agent], cluster)
+			}
+		}
+		if page = found.GetNextPageToken(); len(page) == 0 {
+			return clusters, nil
+		}
+	}
+}
+
 // Of is what is published of a member's present process; nil: nothing.
 func (l Live) Of(m *cluster.Member) *workerpb.WorkerHeartbeat {
 	return l[agentProcess{m.AgentID, m.Instance}]

@@ -141,6 +141,11 @@ func CancelFull[In, Out any](
 	return s.Cancel(ctx, workflowID)
 }
 
+// Signal sends a signal to a workflow.
+func Signal[T any](ctx context.Context, s Store, signal contract.Signal[T], workflowID string, in T) error {
+	return signal.Send(ctx, s.Client, workflowID, in)
+}
+
 // ask puts a query to a workflow that must be open; deleted is the error of one that has ended.
 func (s Store) ask(ctx context.Context, workflowID, query, deleted string) (converter.EncodedValue, error) {
 	for {

@@ -54,7 +54,7 @@ func Catalogue() ([]Metric, error) {
 			return nil
 		}},
 		{Hub, func(r *recorder) error {
-			_, err := hub.New(hub.Options{ID: "h", Client: temporal, Registerer: r, Key: make([]byte, 32)})
+			_, err := hub.New(hub.Options{ID: "h", Store: store.Store{Client: temporal}, Registerer: r, Key: make([]byte, 32)})
 			return err
 		}},
 		{Gateway, func(r *recorder) error {

@@ -212,7 +212,8 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	api := httpapi.New(serving)
 	guard.RegisterSession(api.API(), o.Gate)
 	var err error
-	n.Hub, err = hub.New(hub.Options{Tracer: tracer, ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log,
+	n.Hub, err = hub.New(hub.Options{Tracer: tracer, ID: o.HubID, Logger: log,
+		Store:      store.Store{Client: c, Namespace: server.Namespace()},
 		Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
 	n.Hub.Register(api.API())

@@ -6,12 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
-	deploymentpb "go.temporal.io/api/deployment/v1"
-	enumspb "go.temporal.io/api/enums/v1"
-	nexuspb "go.temporal.io/api/nexus/v1"
 	workerservicepb "go.temporal.io/api/nexusservices/workerservice/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
@@ -28,11 +23,6 @@ const (
 	// pollTimeout is how long a poll stays open; the server answers empty shortly before.
 	pollTimeout = 70 * time.Second
 )
-
-// Queue is the task queue on which the server sends commands to one process of a hub.
-func Queue(namespace, instance string) string {
-	return fmt.Sprintf("temporal-sys/worker-commands/%s/%s", namespace, instance)
-}
 
 // Control carries out the server's commands. They push cancellations at once.
 type Control struct {
@@ -67,19 +57,7 @@ func (c *Control) Run(ctx context.Context) {
 func (c *Control) poll(run context.Context) (*workflowservice.PollNexusTaskQueueResponse, error) {
 	ctx, cancel := context.WithTimeout(run, pollTimeout)
 	defer cancel()
-	task, err := c.hub.Client.WorkflowService().PollNexusTaskQueue(ctx, &workflowservice.PollNexusTaskQueueRequest{
-		Namespace:         c.hub.Namespace,
-		Identity:          c.hub.Identity,
-		WorkerInstanceKey: c.hub.Instance,
-		TaskQueue: &taskqueuepb.TaskQueue{
-			Name: Queue(c.hub.Namespace, c.hub.Instance),
-			Kind: enumspb.TASK_QUEUE_KIND_WORKER_COMMANDS,
-		},
-		DeploymentOptions: &deploymentpb.WorkerDeploymentOptions{
-			BuildId:              "1.0",
-			WorkerVersioningMode: enumspb.WORKER_VERSIONING_MODE_UNVERSIONED,
-		},
-	})
+	task, err := c.hub.PollCommands(ctx)
 	if ctx.Err() != nil && run.Err() == nil {
 		return nil, nil
 	}
@@ -101,26 +79,7 @@ func (c *Control) carryOut(ctx context.Context, task *workflowservice.PollNexusT
 		}
 		response.Results = append(response.Results, &workerpb.WorkerCommandResult{})
 	}
-	body, err := proto.Marshal(&response)
-	if err != nil {
-		return fmt.Errorf("encode command results: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err = c.hub.Client.WorkflowService().RespondNexusTaskCompleted(ctx,
-		&workflowservice.RespondNexusTaskCompletedRequest{
-			Namespace:     c.hub.Namespace,
-			Identity:      c.hub.Identity,
-			TaskToken:     task.GetTaskToken(),
-			PollerGroupId: task.GetPollerGroupId(),
-			Response: &nexuspb.Response{
-				Variant: &nexuspb.Response_StartOperation{StartOperation: &nexuspb.StartOperationResponse{
-					Variant: &nexuspb.StartOperationResponse_SyncSuccess{
-						SyncSuccess: &nexuspb.StartOperationResponse_Sync{Payload: &commonpb.Payload{Data: body}}},
-				}}},
-		})
-	if err != nil {
-		return fmt.Errorf("answer worker commands: %w", err)
-	}
-	return nil
+	return c.hub.AnswerCommands(ctx, task, &response)
 }

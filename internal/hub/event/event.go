@@ -43,7 +43,7 @@ func NewLog(hub part.Hub, notifying func() bool) *Log {
 }
 
 // Process names the hub's process to listeners.
-func (l *Log) Process() string { return l.hub.Instance[:8] }
+func (l *Log) Process() string { return l.hub.Process[:8] }
 
 // Publish adds an event for the listeners.
 func (l *Log) Publish(e cluster.Event) {

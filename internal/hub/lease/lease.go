@@ -8,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/contract"
@@ -50,11 +48,7 @@ func (l *Lease) Take(ctx context.Context) error {
 	if err != nil {
 		host = "unknown"
 	}
-	_, err = l.hub.Client.SignalWithStartWorkflow(ctx, contract.HubWorkflowID(l.hub.ID), contract.HubStartedSignal.Name,
-		contract.HubStarted{Instance: l.hub.Instance, Host: host, PID: os.Getpid()},
-		client.StartWorkflowOptions{TaskQueue: contract.WorkerQueue, StaticSummary: "lease of hub " + l.hub.ID},
-		contract.HubWorkflow, contract.HubInput{Hub: l.hub.ID})
-	if err != nil {
+	if err := l.hub.TakeLease(ctx, host, os.Getpid()); err != nil {
 		return fmt.Errorf("take the lease of hub %s: %w", l.hub.ID, err)
 	}
 	return nil
@@ -100,12 +94,7 @@ func (l *Lease) renew(ctx context.Context, token []byte) (gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, Beat)
 	defer cancel()
 	sent := time.Now()
-	_, err := l.hub.Client.WorkflowService().RecordActivityTaskHeartbeat(ctx,
-		&workflowservice.RecordActivityTaskHeartbeatRequest{
-			TaskToken: token,
-			Identity:  l.hub.Identity,
-			Namespace: l.hub.Namespace,
-		})
+	_, err := l.hub.Heartbeat(ctx, token, nil)
 	if store.KindOf(err) == store.NotFound {
 		return true
 	}

@@ -14,6 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // heartbeats takes the first heartbeat of a lease; then another activity holds it.
@@ -57,7 +58,7 @@ func TestAgentsRegisterAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rejoined := 0
-			l := New(part.Hub{Client: &temporal{}}, func() { rejoined++ })
+			l := New(part.Hub{Hub: store.Store{Client: &temporal{}}.Hub("h", "process")}, func() { rejoined++ })
 			l.madeAt, l.renewedAt = c.made, c.renewed
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestActivityEnvironment()

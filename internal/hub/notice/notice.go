@@ -107,7 +107,7 @@ func fits(changes []cluster.Transition) int {
 func (n *Notices) signal(clusterName string, batch []cluster.Transition) error {
 	ctx, cancel := context.WithTimeout(n.run, 10*time.Second)
 	defer cancel()
-	return contract.MembersChangedSignal.Send(ctx, n.hub.Client, contract.ClusterWorkflowID(clusterName),
+	return store.Signal(ctx, n.hub.Store, contract.MembersChangedSignal, contract.ClusterWorkflowID(clusterName),
 		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(clusterName)})
 }
 

@@ -17,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 )
 
@@ -33,7 +34,7 @@ func TestASignalThatEndsWithTheHubIsNoWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged, logs := observer.New(zap.WarnLevel)
 		run, stop := context.WithCancel(t.Context())
-		n := New(run, part.Hub{Client: unreachable{}, Logger: zap.New(logged)},
+		n := New(run, part.Hub{Hub: store.Store{Client: unreachable{}}.Hub("h", "process"), Logger: zap.New(logged)},
 			func(string) *cluster.BrakeHold { return nil }, func(string) {})
 		n.Notify("c", cluster.Transition{})
 		synctest.Wait()

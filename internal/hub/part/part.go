@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/internal/store"
 )
 
 // Runner is a long-lived part of a hub. Run works until the context ends, and then returns soon.
@@ -15,12 +16,8 @@ type Runner interface{ Run(ctx context.Context) }
 
 // Hub describes one process of a hub to its parts.
 type Hub struct {
-	ID        string
-	Instance  string // of the process
-	Client    client.Client
-	Namespace string
-	Identity  string // how the hub appears in Temporal as a poller
-	Logger    *zap.Logger
+	store.Hub
+	Logger *zap.Logger
 }
 
 // Every calls do at each tick until the context ends.

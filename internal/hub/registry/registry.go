@@ -8,7 +8,6 @@ import (
 	"time"
 
 	workerpb "go.temporal.io/api/worker/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/hub/part"
@@ -102,13 +101,7 @@ func (p *Publisher) publish(ctx context.Context, entries []*workerpb.WorkerHeart
 	for len(entries) > 0 {
 		n := min(len(entries), batch)
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err := p.hub.Client.WorkflowService().RecordWorkerHeartbeat(call,
-			&workflowservice.RecordWorkerHeartbeatRequest{
-				Namespace:       p.hub.Namespace,
-				Identity:        p.hub.Identity,
-				WorkerHeartbeat: entries[:n],
-				ResourceId:      "worker:" + p.hub.Identity,
-			})
+		err := p.hub.Publish(call, entries[:n])
 		cancel()
 		if err != nil {
 			p.hub.Logger.Debug("The worker registry was not updated", zap.Error(err))

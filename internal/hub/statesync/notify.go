@@ -85,7 +85,7 @@ func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]
 func (s *States) notify(ctx context.Context, cluster string, digests []string, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := contract.StatesSignal.Send(ctx, s.hub.Client, contract.ClusterWorkflowID(cluster),
+	err := store.Signal(ctx, s.hub.Store, contract.StatesSignal, contract.ClusterWorkflowID(cluster),
 		contract.StatesChanged{Hub: s.hub.ID, Digests: digests})
 	s.mu.Lock()
 	defer s.mu.Unlock()
