@@ -15,15 +15,22 @@ import (
 )
 
 func main() {
-	a, err := agent.New(agent.Options{HubURLs: []string{os.Getenv("HUB")}, Cluster: os.Getenv("CLUSTER"),
-		ID: os.Getenv("ID")})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := serve(ctx)
+	stop()
 	if err != nil {
 		log.Fatal(err)
 	}
-	a.Handle("echo", func(_ context.Context, t *agent.Task) (any, error) { return t.Payload, nil })
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := a.Run(ctx); err != nil {
-		log.Fatal(err) //nolint:gocritic // nothing is left to stop
+}
+
+// serve runs an agent until ctx ends. The README shows this function; a test compares the two.
+func serve(ctx context.Context) error {
+	a, err := agent.New(agent.Options{
+		HubURLs: []string{os.Getenv("HUB")}, Cluster: os.Getenv("CLUSTER"), ID: os.Getenv("ID"),
+	})
+	if err != nil {
+		return err
 	}
+	a.Handle("echo", func(_ context.Context, t *agent.Task) (any, error) { return t.Payload, nil })
+	return a.Run(ctx)
 }

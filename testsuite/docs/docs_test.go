@@ -130,6 +130,21 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestGoOfTheReadme looks for each block of Go of the README in the example that it is from, which is compiled.
+func TestGoOfTheReadme(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile("../../examples/go-agent/main.go")
+	require.NoError(t, err)
+	read := 0
+	for _, b := range blocks(t) {
+		if b.where == "README.md" && b.language == "go" {
+			require.Contains(t, string(example), b.text)
+			read++
+		}
+	}
+	require.NotZero(t, read)
+}
+
 func readJob(_ *testing.T, text string) error {
 	_, _, err := flow.Read("job.yaml", []byte(text))
 	return err
