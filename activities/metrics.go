@@ -20,7 +20,7 @@ func NewHubsLost(r prometheus.Registerer) prometheus.Counter {
 	return lost
 }
 
-// FailoverMetrics counts finished failovers. Dashboards and alerts rely on the names and labels (docs/METRICS.md).
+// FailoverMetrics counts finished failovers. Dashboards and alerts rely on the names and labels (docs/OPERATIONS.md).
 type FailoverMetrics struct {
 	total       *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
@@ -55,7 +55,7 @@ func (m *FailoverMetrics) CountFailover(_ context.Context, record api.FailoverRe
 	return nil
 }
 
-// HealingMetrics counts healing actions. Dashboards and alerts rely on the names and labels (docs/METRICS.md).
+// HealingMetrics counts healing actions. Dashboards and alerts rely on the names and labels (docs/OPERATIONS.md).
 type HealingMetrics struct {
 	actions  *prometheus.CounterVec
 	duration prometheus.Histogram

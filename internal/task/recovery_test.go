@@ -136,7 +136,7 @@ func TestRecoveryWaits(t *testing.T) {
 	}
 }
 
-// TestRecover has every cell of the table of docs/RECOVERY.md.
+// TestRecover has every cell of the table of docs/CLUSTERS.md.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	failed := AttemptEnd{Outcome: api.AttemptFailed, Begun: true}

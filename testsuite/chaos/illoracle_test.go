@@ -22,7 +22,7 @@ const (
 	reducedSlack = 3 * time.Second
 )
 
-// judgeHealing holds healing to docs/HEALING.md: it does what is due, nothing that it must not, and gives back what it
+// judgeHealing holds healing to docs/SCALING.md: it does what is due, nothing that it must not, and gives back what it
 // took.
 func (v *verdict) judgeHealing(e evidence, attempts []ran) {
 	for i := range e.illnesses {

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/METRICS.md")
+var update = flag.Bool("update", false, "write the tables of docs/OPERATIONS.md")
 
-const docs = "../../docs/METRICS.md"
+const docs = "../../docs/OPERATIONS.md"
 
 func catalogue(t *testing.T) []Metric {
 	t.Helper()
@@ -125,7 +125,7 @@ func table(all []Metric, role string) string {
 	return b.String()
 }
 
-// docs/METRICS.md lists exactly what there is.
+// docs/OPERATIONS.md lists exactly what there is.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(docs)
