@@ -57,8 +57,8 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.Empty(t, s.GetSpec().GetTimezoneName(), "Temporal is told times of UTC")
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE, s.GetPolicies().GetOverlapPolicy())
 	action := s.GetAction().GetStartWorkflow()
-	require.Equal(t, contract.PeriodicWorkflowID("acme:nightly"), action.GetWorkflowId())
-	require.Equal(t, contract.PeriodicWorkflow, action.GetWorkflowType().GetName())
+	require.Equal(t, contract.FiringsWorkflowID("acme:nightly"), action.GetWorkflowId())
+	require.Equal(t, contract.FiringWorkflow, action.GetWorkflowType().GetName())
 	require.Equal(t, contract.WorkerQueue, action.GetTaskQueue().GetName())
 
 	problem(t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusConflict, protocol.CodeScheduleExists)
@@ -187,7 +187,7 @@ func TestScheduleTrigger(t *testing.T) {
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, patch.GetOverlapPolicy())
 
 	f.schedules.byID[contract.ScheduleID(
-		"poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "periodic/poll-2026-11-21T03:00:00Z"}}
+		"poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "firing/poll-2026-11-21T03:00:00Z"}}
 	problem(t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusConflict, protocol.CodeConflict)
 	require.Eventually(t, func() bool {
 		w := do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`)
@@ -222,7 +222,7 @@ func TestEachTriggerMakesATaskOfItsOwn(t *testing.T) {
 
 	f.mu.Lock()
 	for n := range 60 { // what a schedule that had this name has made, or another instance
-		e := open(contract.FiringWorkflowID("poll", time.Now().Add(time.Duration(n)*time.Second)), contract.PeriodicWorkflow)
+		e := open(contract.FiringWorkflowID("poll", time.Now().Add(time.Duration(n)*time.Second)), contract.FiringWorkflow)
 		f.executions[e.info.GetExecution().GetWorkflowId()] = e
 	}
 	f.mu.Unlock()
@@ -311,7 +311,7 @@ func TestScheduleRuns(t *testing.T) {
 		return e
 	}
 	firing := func(n int, status enumspb.WorkflowExecutionStatus) *execution {
-		e := open(contract.FiringWorkflowID("poll", hour(n)), contract.PeriodicWorkflow)
+		e := open(contract.FiringWorkflowID("poll", hour(n)), contract.FiringWorkflow)
 		e.info.Status = status
 		f.executions[e.info.GetExecution().GetWorkflowId()] = e
 		return e

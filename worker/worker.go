@@ -44,7 +44,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
-	r.RegisterWorkflowWithOptions(workflows.Periodic, workflow.RegisterOptions{Name: contract.PeriodicWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Firing, workflow.RegisterOptions{Name: contract.FiringWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.StateSync, workflow.RegisterOptions{Name: contract.StateSyncWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Access, workflow.RegisterOptions{Name: contract.AccessWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})

@@ -75,7 +75,7 @@ func overlapOf(policy enumspb.ScheduleOverlapPolicy) api.Overlap {
 
 // buildSchedule makes Temporal's schedule of a checked request.
 func buildSchedule(r *api.ScheduleRequest, name string, spec api.TaskSpec) (*schedulepb.Schedule, error) {
-	input, err := contract.Payloads.ToPayloads(contract.PeriodicInput{Spec: spec})
+	input, err := contract.Payloads.ToPayloads(contract.FiringInput{Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode a schedule's task: %w", err)
 	}
@@ -91,8 +91,8 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec api.TaskSpec) (*sch
 		Spec: store.ScheduleSpec(&r.ScheduleTimes, time.Now()),
 		Action: &schedulepb.ScheduleAction{
 			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
-				WorkflowId:   contract.PeriodicWorkflowID(name),
-				WorkflowType: &commonpb.WorkflowType{Name: contract.PeriodicWorkflow},
+				WorkflowId:   contract.FiringsWorkflowID(name),
+				WorkflowType: &commonpb.WorkflowType{Name: contract.FiringWorkflow},
 				TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, Input: input,
 				SearchAttributes: attributes,
 				UserMetadata:     &sdkpb.UserMetadata{Summary: summary},

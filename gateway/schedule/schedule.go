@@ -251,7 +251,7 @@ func (h *Handlers) describeSchedule(
 
 // tenantOfSchedule is that of the tasks that it makes.
 func tenantOfSchedule(d *workflowservice.DescribeScheduleResponse) string {
-	var input contract.PeriodicInput
+	var input contract.FiringInput
 	if payloads := d.GetSchedule().GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) > 0 {
 		contract.Decode(payloads[0], &input)
 	}
@@ -310,7 +310,7 @@ func (h *Handlers) scheduleOf(
 	}
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
 	schedule.CatchupWindow = api.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
-	var input contract.PeriodicInput
+	var input contract.FiringInput
 	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 ||
 		!contract.Decode(payloads[0], &input) {
 		return schedule, h.Answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule",

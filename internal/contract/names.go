@@ -25,7 +25,7 @@ const (
 	HubWorkflow      = "Hub"
 	FailoverWorkflow = "Failover"
 	DrainWorkflow    = "Drain"
-	PeriodicWorkflow = "Periodic"
+	FiringWorkflow   = "Firing"
 	BulkWorkflow     = "Bulk"
 )
 
@@ -160,8 +160,8 @@ func ScheduleID(name string) string { return "schedule/" + name }
 // ScheduleOfID is the inverse of ScheduleID.
 func ScheduleOfID(id string) (string, bool) { return strings.CutPrefix(id, "schedule/") }
 
-// PeriodicWorkflowID is what a schedule's action names; Temporal appends the nominal time of each firing.
-func PeriodicWorkflowID(schedule string) string { return "periodic/" + schedule }
+// FiringsWorkflowID is what a schedule's action names; Temporal appends the nominal time of each firing.
+func FiringsWorkflowID(schedule string) string { return "firing/" + schedule }
 
 // BulkWorkflowID is the id of the workflow of a bulk operation.
 func BulkWorkflowID(bulk string) string { return "bulk/" + bulk }

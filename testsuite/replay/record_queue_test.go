@@ -17,10 +17,10 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// recordPeriodic records each way in which a firing of a schedule ends.
-func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
+// recordFiring records each way in which a firing of a schedule ends.
+func recordFiring(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "periodic"})
+	cluster := node.EnsureCluster(t, api.ClusterConfig{Name: "firing"})
 	stop := runAgent(t, node, cluster, "p-1", map[string]agent.Handler{
 		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
 		"fail": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") },
@@ -39,7 +39,7 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 			ID:                    contract.FiringWorkflowID(schedule, at),
 			TaskQueue:             contract.WorkerQueue,
 			TypedSearchAttributes: contract.FiringAttributes(schedule, at)},
-			contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
+			contract.FiringWorkflow, contract.FiringInput{Spec: spec})
 		require.NoError(t, err)
 	}
 	fire("completed", api.TaskSpec{Type: "echo", Labels: map[string]string{"b": "2", "a": "1"}})
@@ -57,12 +57,12 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated",
 		"taken"} {
 		closed(t, c, contract.FiringWorkflowID(schedule, at))
-		save(t, c, contract.PeriodicWorkflow, schedule, contract.FiringWorkflowID(schedule, at))
+		save(t, c, contract.FiringWorkflow, schedule, contract.FiringWorkflowID(schedule, at))
 	}
 	dead := contract.FiringTaskID("dead-letter", at)
 	update(t, c, contract.TaskWorkflowID(dead), contract.CancelUpdate.Name, contract.CancelRequest{Reason: "seen"})
 	closed(t, c, contract.TaskWorkflowID(dead))
-	save(t, c, contract.TaskWorkflow, "periodic-dead-letter", contract.TaskWorkflowID(dead))
+	save(t, c, contract.TaskWorkflow, "firing-dead-letter", contract.TaskWorkflowID(dead))
 	stop()
 }
 

@@ -125,7 +125,7 @@ func TestRecord(t *testing.T) {
 	recordFailovers(t, c, node)
 	recordDrains(t, c, node)
 	recordHealing(t, c, node)
-	recordPeriodic(t, c, node)
+	recordFiring(t, c, node)
 	recordBulk(t, c, node)
 	recordSync(t, c, node)
 	recordScaling(t, c, node)

@@ -16,9 +16,9 @@ import (
 // firingTime is how Temporal appends the nominal time.
 const firingTime = "-" + time.RFC3339
 
-// FiringOfWorkflowID reads schedule and nominal time from the id of a Periodic workflow; ok is false for other ids.
+// FiringOfWorkflowID reads schedule and nominal time from the id of a Firing workflow; ok is false for other ids.
 func FiringOfWorkflowID(id string) (schedule string, at time.Time, ok bool) {
-	rest, ok := strings.CutPrefix(id, PeriodicWorkflowID(""))
+	rest, ok := strings.CutPrefix(id, FiringsWorkflowID(""))
 	cut := len(rest) - len("-2006-01-02T15:04:05Z")
 	if !ok || cut < 1 {
 		return "", time.Time{}, false
@@ -36,7 +36,7 @@ const (
 	attrScheduledAt = "TemporalScheduledStartTime" // nominal
 )
 
-// FiringOf reads schedule and nominal time from the search attributes of a Periodic workflow. Its id says the same, but
+// FiringOf reads schedule and nominal time from the search attributes of a Firing workflow. Its id says the same, but
 // is not in its history, and so not there when that is replayed.
 func FiringOf(attributes *commonpb.SearchAttributes) (schedule string, at time.Time, ok bool) {
 	var id string
@@ -55,9 +55,9 @@ func FiringAttributes(schedule string, at time.Time) temporal.SearchAttributes {
 		temporal.NewSearchAttributeKeyTime(attrScheduledAt).ValueSet(at))
 }
 
-// FiringWorkflowID is the id of the Periodic workflow of one firing.
+// FiringWorkflowID is the id of the Firing workflow of one firing.
 func FiringWorkflowID(schedule string, at time.Time) string {
-	return PeriodicWorkflowID(schedule) + at.UTC().Format(firingTime)
+	return FiringsWorkflowID(schedule) + at.UTC().Format(firingTime)
 }
 
 // FiringTaskID is the id of the one task of a firing: "nightly@20261121t030000z".
@@ -65,7 +65,7 @@ func FiringTaskID(schedule string, at time.Time) string {
 	return schedule + strings.ToLower(at.UTC().Format("@20060102T150405Z"))
 }
 
-// Messages of the Periodic workflow: a firing of a schedule.
+// Messages of the Firing workflow: a firing of a schedule.
 var (
 	// SettledSignal tells the firing that made a task that the task goes no further without a person. The schedule goes
 	// on: a dead letter does not hold it up for a week.
@@ -84,13 +84,13 @@ type IsMadeByInput struct {
 	Spec api.TaskSpec `json:"spec"`
 }
 
-// PeriodicInput starts a Periodic workflow: one firing of a schedule.
-type PeriodicInput struct {
+// FiringInput starts a Firing workflow: one firing of a schedule.
+type FiringInput struct {
 	Spec api.TaskSpec `json:"spec"`
 }
 
-// PeriodicResult is what a firing came to. A firing whose task did not complete ends as failed or cancelled.
-type PeriodicResult struct {
+// FiringResult is what a firing came to. A firing whose task did not complete ends as failed or cancelled.
+type FiringResult struct {
 	TaskID string         `json:"task_id"`
 	Status api.TaskStatus `json:"status,omitempty"`
 	// Repeated says that the task was there before: the same time fired twice.

@@ -18,11 +18,11 @@ import (
 // placeTimeout bounds how long a firing waits for its cluster's answer about the lane, or for facts about a task.
 const placeTimeout = 15 * time.Minute
 
-// Periodic is one firing of a schedule. It makes one task and waits until that is settled, because Temporal's overlap
+// Firing is one time of a schedule. It makes one task and waits until that is settled, because Temporal's overlap
 // policies go by the workflow. The task's id is made of the schedule's name and the nominal time, so a time that fires
 // twice is one task. The task outlives the schedule and the firing.
-func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.PeriodicResult, error) {
-	var result contract.PeriodicResult
+func Firing(ctx workflow.Context, in contract.FiringInput) (contract.FiringResult, error) {
+	var result contract.FiringResult
 	//nolint:staticcheck // the typed attributes leave out those that Temporal's scheduler has set, which have no type
 	schedule, at, ok := contract.FiringOf(workflow.GetInfo(ctx).SearchAttributes)
 	if !ok {
@@ -97,8 +97,8 @@ func madeBefore(ctx workflow.Context, schedule, id string, spec api.TaskSpec) er
 
 // awaitTask waits until the task has ended or needs a person. A cancelled firing cancels its task.
 func awaitTask(
-	ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.PeriodicResult,
-) (contract.PeriodicResult, error) {
+	ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.FiringResult,
+) (contract.FiringResult, error) {
 	ended := contract.SettledSignal.Inbox(ctx)
 	waitCtx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

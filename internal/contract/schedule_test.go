@@ -15,7 +15,7 @@ import (
 func TestFiringNames(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	const id = "periodic/nightly-backup-2026-11-21T03:00:00Z" // as Temporal makes it
+	const id = "firing/nightly-backup-2026-11-21T03:00:00Z" // as Temporal makes it
 	require.Equal(t, id, contract.FiringWorkflowID("nightly-backup", at.In(time.FixedZone("", 3600))))
 	schedule, when, ok := contract.FiringOfWorkflowID(id)
 	require.True(t, ok)
@@ -23,8 +23,8 @@ func TestFiringNames(t *testing.T) {
 	require.Equal(t, at, when)
 	require.Equal(t, "nightly-backup@20261121t030000z", contract.FiringTaskID(schedule, when))
 	require.Equal(t, "acme:nightly@20261121t030000z", contract.FiringTaskID("acme:nightly", when))
-	for _, other := range []string{"", "periodic/", "periodic/nightly", "task/nightly-2026-11-21T03:00:00Z",
-		"periodic/-2026-11-21T03:00:00Z", "periodic/a/b-2026-11-21T03:00:00Z", "periodic/:a-2026-11-21T03:00:00Z", "periodic/a:b:c-2026-11-21T03:00:00Z", "periodic/a-2026-13-21T03:00:00Z"} {
+	for _, other := range []string{"", "firing/", "firing/nightly", "task/nightly-2026-11-21T03:00:00Z",
+		"firing/-2026-11-21T03:00:00Z", "firing/a/b-2026-11-21T03:00:00Z", "firing/:a-2026-11-21T03:00:00Z", "firing/a:b:c-2026-11-21T03:00:00Z", "firing/a-2026-13-21T03:00:00Z"} {
 		_, _, ok := contract.FiringOfWorkflowID(other)
 		require.False(t, ok, other)
 	}

@@ -21,7 +21,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// firing is a Periodic workflow under test, with the deliveries of its task.
+// firing is a Firing workflow under test, with the deliveries of its task.
 type firing struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	deliveries []contract.RunTaskInput
@@ -50,7 +50,7 @@ func newFiring(
 
 func (f *firing) start(spec api.TaskSpec) {
 	spec.Type, spec.Cluster = "backup", "default"
-	f.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
+	f.ExecuteWorkflow(contract.FiringWorkflow, contract.FiringInput{Spec: spec})
 }
 
 func inLane(lane string, sharded bool) func() (contract.TaskPlace, error) {
@@ -66,9 +66,9 @@ func TestFiringMakesItsTask(t *testing.T) {
 	})
 	f.start(api.TaskSpec{})
 	require.NoError(t, f.GetWorkflowError())
-	var result contract.PeriodicResult
+	var result contract.FiringResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, contract.PeriodicResult{TaskID: id, Status: api.TaskCompleted}, result)
+	require.Equal(t, contract.FiringResult{TaskID: id, Status: api.TaskCompleted}, result)
 	require.Len(t, f.deliveries, 1)
 	require.Equal(t, id, f.deliveries[0].TaskID)
 	require.Equal(t, []contract.PlaceTaskInput{{Cluster: "default", Type: "backup", ShardKey: id}}, f.asked)
@@ -125,7 +125,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 			}, activity.RegisterOptions{Name: contract.IsMadeByActivity.Name})
 			f.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil },
 				workflow.RegisterOptions{Name: "Other"})
-			var result contract.PeriodicResult
+			var result contract.FiringResult
 			fire := func(ctx workflow.Context) error {
 				other := workflow.WithChildOptions(ctx,
 					workflow.ChildWorkflowOptions{WorkflowID: contract.TaskWorkflowID(id)})
@@ -136,7 +136,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 					WorkflowID:            contract.FiringWorkflowID(schedule, at),
 					TypedSearchAttributes: contract.FiringAttributes(schedule, at),
 				})
-				return workflow.ExecuteChildWorkflow(firing, contract.PeriodicWorkflow, contract.PeriodicInput{
+				return workflow.ExecuteChildWorkflow(firing, contract.FiringWorkflow, contract.FiringInput{
 					Spec: api.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"},
 				}).Get(ctx, &result)
 			}
@@ -154,7 +154,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 			require.Empty(t, f.deliveries)
 			if own {
 				require.NoError(t, f.GetWorkflowError())
-				require.Equal(t, contract.PeriodicResult{TaskID: id, Repeated: true}, result)
+				require.Equal(t, contract.FiringResult{TaskID: id, Repeated: true}, result)
 				require.Empty(t, told)
 				return
 			}
@@ -187,7 +187,7 @@ func TestOnlyAScheduleFires(t *testing.T) {
 	t.Parallel()
 	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
-	env.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{})
+	env.ExecuteWorkflow(contract.FiringWorkflow, contract.FiringInput{})
 	var failed *temporal.ApplicationError
 	require.True(t, errors.As(env.GetWorkflowError(), &failed))
 	require.Equal(t, contract.Refused, failed.Type())
