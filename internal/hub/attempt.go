@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/hub/event"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -54,9 +55,8 @@ type attempt struct {
 	healthChanges int64              // as it tells, or as the hub has seen
 	healthTurns   int64
 
-	queuedAt    time.Time    // when it was queued in its lane; zero: unknown
-	published   api.Progress // the newest published progress
-	publishedAt time.Time
+	queuedAt  time.Time // when it was queued in its lane; zero: unknown
+	published event.Progress
 
 	beatAt    time.Time // last heartbeat sent to Temporal
 	beatNeeds bool      // progress or checkpoint changed since
@@ -89,6 +89,15 @@ func (a *attempt) newCheckpoint() (json.RawMessage, string) {
 // held is the attempt as clusters note that an agent has it.
 func (a *attempt) held() cluster.HeldAttempt {
 	return cluster.HeldAttempt{TaskID: a.Task, Attempt: a.Attempt}
+}
+
+// about is what events of the attempt are about.
+func (a *attempt) about() api.EventData {
+	about := api.EventData{TaskID: a.Task, Attempt: a.Attempt, TaskType: a.Type, Tenant: a.Tenant}
+	if s := a.session; s != nil {
+		about.Cluster, about.AgentID, about.Epoch = s.cluster, s.agent, s.epoch
+	}
+	return about
 }
 
 // mayHaveBegun reports whether the agent could have begun the attempt.

@@ -2,16 +2,13 @@ package hub
 
 import (
 	"maps"
-	"strconv"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	workerpb "go.temporal.io/api/worker/v1"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/internal/cluster"
-	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub/registry"
 	"mainstay.dev/sdk/protocol"
 )
 
@@ -77,7 +74,7 @@ func (h *Hub) refuseRival(reg *protocol.Register, elsewhere bool, now time.Time)
 // setRivalLocked makes a process the newest one without the id.
 func (h *Hub) setRivalLocked(c *contest, r *protocol.Register, now time.Time) {
 	if c.rival != nil && c.rival.InstanceID != r.InstanceID {
-		h.registry.Remove(c.entry(enumspb.WORKER_STATUS_SHUTDOWN))
+		h.registry.Remove(c.entry(false))
 	}
 	c.rival, c.seen = r, now
 	h.registry.Changed(r.AgentID)
@@ -95,27 +92,16 @@ func (h *Hub) rivalsLocked(picks func(agent string) bool, now time.Time) (entrie
 		case s != nil && s.instance == c.rival.InstanceID:
 			c.rival = nil // the entry of its session takes the place
 		case now.Sub(c.seen) > rivalKept:
-			entries = append(entries, c.entry(enumspb.WORKER_STATUS_SHUTDOWN))
+			entries = append(entries, c.entry(false))
 			c.rival = nil
 		default:
-			entries = append(entries, c.entry(enumspb.WORKER_STATUS_UNSPECIFIED))
+			entries = append(entries, c.entry(true))
 		}
 	}
 	return entries
 }
 
 // entry is the rival as an entry of the worker registry.
-func (c *contest) entry(status enumspb.WorkerStatus) *workerpb.WorkerHeartbeat {
-	r := c.rival
-	return &workerpb.WorkerHeartbeat{
-		WorkerInstanceKey: contract.AgentKey(r.Cluster, r.AgentID, r.InstanceID),
-		WorkerIdentity:    contract.AgentIdentity(r.Cluster, r.AgentID),
-		HostInfo:          &workerpb.WorkerHostInfo{HostName: r.Host, ProcessId: strconv.Itoa(r.PID)},
-		SdkName:           sdkName,
-		SdkVersion:        r.Version,
-		Status:            status,
-		StartTime:         timestamppb.New(c.Since),
-		HeartbeatTime:     timestamppb.New(c.seen),
-		Plugins:           []*workerpb.PluginInfo{contract.RivalPlugin(r.Address)},
-	}
+func (c *contest) entry(waits bool) *workerpb.WorkerHeartbeat {
+	return registry.Rival(c.rival, c.Since, c.seen, waits)
 }

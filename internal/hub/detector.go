@@ -63,7 +63,8 @@ func (d detector) judgeAllLocked(now time.Time) {
 		if judged != s.judged {
 			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent),
 				zap.String("from", string(s.judged)), zap.String("to", string(judged)))
-			h.publishLivenessLocked(s, judged, now)
+			about := api.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}
+			h.events.Liveness(about, now, judged, !s.disconnectedAt.IsZero(), &s.suspicion)
 			s.judged, s.judgedAt = judged, now
 			h.registry.Changed(s.agent)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/hub/event"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -50,7 +51,7 @@ func TestHubTellsOfTasks(t *testing.T) {
 		at := read.Seq
 		a.poll(lists(one), progresses(10))
 		a.poll(lists(one), progresses(20))
-		b.pass(progressSpacing)
+		b.pass(event.ProgressSpacing)
 		a.poll(lists(one), progresses(30))
 		a.poll(lists(one), progresses(30))
 		lines, read := b.events(contract.ReadEventsInput{After: at})

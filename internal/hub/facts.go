@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/hub/health"
+	"mainstay.dev/mainstay/internal/hub/registry"
 	"mainstay.dev/sdk/api"
 )
 
@@ -105,10 +106,44 @@ func (f facts) entries(picks func(agent string) bool) (entries []*workerpb.Worke
 	now := time.Now()
 	for _, s := range f.hub.sessions {
 		if picks(s.agent) {
-			entries = append(entries, s.workerEntry(now))
+			s.markWork(now)
+			entries = append(entries, s.published().Entry(now))
 		}
 	}
 	return append(entries, f.hub.rivalsLocked(picks, now)...)
+}
+
+// published is the session as the registry shows it.
+func (s *session) published() *registry.Agent {
+	status, since := s.status()
+	level, score := s.health.Last()
+	return &registry.Agent{
+		Register:    &s.registration,
+		Stopping:    s.stopping,
+		Status:      status,
+		Since:       since,
+		OpenedAt:    s.openedAt,
+		LastContact: s.lastContact,
+		WorkedAt:    s.workedAt,
+		Running:     len(s.attempts),
+		Metrics:     &s.metrics,
+		Counters:    s.counters,
+		Health:      level,
+		HealthScore: score,
+	}
+}
+
+// status is the session's live status, and since when it has it.
+func (s *session) status() (api.AgentStatus, time.Time) {
+	switch {
+	case s.judged == cluster.Suspect:
+		return api.AgentSuspect, s.judgedAt
+	case s.judged == cluster.Warning:
+		return api.AgentWarning, s.judgedAt
+	case s.stopping:
+		return api.AgentStopping, s.stoppingAt
+	}
+	return api.AgentOnline, s.openedAt
 }
 
 // brake returns the state of a cluster's brake for the cluster; nil: not engaged.

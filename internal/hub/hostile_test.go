@@ -50,7 +50,7 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 		require.Len(t, found.Instances, 1)
 		_, err = json.Marshal(found)
 		require.NoError(t, err)
-		host := a.session().workerEntry(time.Now()).GetHostInfo()
+		host := a.session().published().Entry(time.Now()).GetHostInfo()
 		require.Equal(t, []float32{1, 1}, []float32{host.GetCurrentHostCpuUsage(), host.GetCurrentHostMemUsage()})
 
 		b.logs.Keep("a", given.TaskID, 1, time.Now())

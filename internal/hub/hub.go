@@ -99,7 +99,7 @@ type Hub struct {
 	// before the hub is in touch with Temporal again, and would delay what comes then.
 	unanswered *reclaimer
 	ownLanes   *ownLanes
-	online     *online
+	online     *registry.Online
 
 	mu         sync.Mutex
 	sessions   map[string]*session   // by agent id
@@ -176,7 +176,6 @@ func New(o Options) (*Hub, error) {
 	h.responder = newResponder(h)
 	h.reclaimer, h.unanswered = newRestartReclaimer(h), newJoinReclaimer(h)
 	h.ownLanes = newOwnLanes(h)
-	h.online = &online{hub: h, alone: limit.NewRate(onlineRate, onlineBurst)}
 	h.makeParts()
 	h.metrics = newMetrics(o.Registerer, h)
 	return h, nil
@@ -188,6 +187,7 @@ func (h *Hub) makeParts() {
 	h.lease = lease.New(self, facts.rejoin)
 	h.notices = notice.New(h.run, self, facts.brake, func(cluster string) { h.events.Hint(cluster) })
 	h.registry = registry.New(self, h.config.Timing.CrowdInterval, facts.entries)
+	h.online = registry.NewOnline(self)
 	h.states = statesync.New(self, facts, h.config.StateSpacing)
 	h.events = event.NewLog(self, h.notices.Busy)
 	h.logs = tasklog.New(facts)

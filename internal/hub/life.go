@@ -9,6 +9,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub/registry"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
 )
@@ -208,7 +209,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 		t.Evidence, t.NoticedAfter, t.AwaitedUntil = e.evidence, api.Duration(e.after), awaited.UTC()
 		h.notices.Notify(s.cluster, t)
 	}
-	h.registry.Remove(s.workerGone())
+	h.registry.Remove(registry.Gone(&s.registration, s.openedAt))
 }
 
 // endAttemptsLocked loses, gives back or awaits each attempt of a session that ends. It returns those that the cluster
@@ -445,6 +446,6 @@ func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
 	h.responder.fail(a, report, boundLog(h.logs.Tail(a.Task, a.Attempt), a.logLimit()), func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.publishEndedLocked(a, &report)
+		h.events.Ended(a.about(), &a.input, &report)
 	})
 }

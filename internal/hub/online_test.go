@@ -29,7 +29,7 @@ func TestForeignIdsAreRefusedAlsoInACrowd(t *testing.T) {
 			b.register(fmt.Sprintf("a-%d", i), 1)
 		}
 		refused()
-		require.Less(t, b.temporal.looks, 2*onlineBurst)
+		require.Less(t, b.temporal.looks, 40)
 	})
 }
 

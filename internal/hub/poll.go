@@ -157,7 +157,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 	if !accepted {
 		a.session.worked = true
 		h.countAcceptedLocked(a, now)
-		h.publishRunningLocked(a)
+		h.events.Running(a.about(), a.input.TransferredFrom, a.queuedAt)
 	}
-	h.publishProgressLocked(a, now)
+	h.events.Progress(a.about(), now, a.progress, &a.published)
 }

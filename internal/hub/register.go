@@ -185,7 +185,7 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) (el
 		}
 		return false, nil
 	}
-	clusters, err := e.hub.online.clustersOf(ctx, reg.AgentID, time.Now())
+	clusters, err := e.hub.online.ClustersOf(ctx, reg.AgentID, time.Now())
 	if err != nil {
 		return false, temporalProblem(err)
 	}

@@ -206,18 +206,14 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	defer h.mu.Unlock()
 	a := h.attemptLocked(claims)
 	if a == nil { // another hub's, or its session has ended: the token has the certain facts
-		h.publishEndedLocked(&attempt{
-			attemptClaims: *claims,
-			session: &session{
-				agent: claims.Agent, cluster: cluster, instance: claims.Instance, epoch: claims.Epoch,
-			},
-		}, report)
+		h.events.Ended(api.EventData{Cluster: cluster, AgentID: claims.Agent, Epoch: claims.Epoch, TaskID: claims.Task,
+			Attempt: claims.Attempt, TaskType: claims.Type, Tenant: claims.Tenant}, nil, report)
 		return
 	}
 	if !a.accepted {
-		h.publishRunningLocked(a) // it ended before the agent's next poll
+		h.events.Running(a.about(), a.input.TransferredFrom, a.queuedAt) // it ended before the agent's next poll
 	}
-	h.publishEndedLocked(a, report)
+	h.events.Ended(a.about(), &a.input, report)
 	h.instances.end(h.id, a, report.Reason)
 	if r.Stuck {
 		a.session.leave(a.key(), leftover{})

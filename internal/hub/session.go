@@ -6,6 +6,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/hub/event"
 	"mainstay.dev/mainstay/internal/hub/health"
 	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/task"
@@ -88,9 +89,7 @@ type session struct {
 	metrics      protocol.Metrics
 	counters     protocol.Counters
 	access       api.Providers
-	suspected    bool      // published as suspect
-	suspectedAt  time.Time // when that was last published
-	flaps        int       // how often it became suspect since, without an event
+	suspicion    event.Suspicion
 }
 
 func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
