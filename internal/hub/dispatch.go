@@ -1,16 +1,15 @@
 package hub
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
@@ -238,7 +237,9 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	a.traceFailed("no agent could take it")
 	report := a.report(h.id)
 	report.Outcome = api.AttemptReturned
-	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input, now)
+	why, after := l.whyUnplacedLocked(&a.input, now)
+	report.Reason, report.Unhandled = diagnosis.WhyUnplaced(&why, &a.input.Spec), why.Unhandled()
+	report.RetryAfter = after
 	if turn := h.offers.Spend(a.Tenant, 1, now); turn > crowded {
 		report.RetryAfter = max(report.RetryAfter, api.Duration(turn))
 	}
@@ -256,47 +257,42 @@ func (l *lane) mayServeLocked(in *contract.RunTaskInput, now time.Time) bool {
 	return false
 }
 
-// whyUnplacedLocked explains why no agent of the lane took a task: whether none could, busy or not, and when the first
+// whyUnplacedLocked is why no agent of the lane took a task, and in which time it is worth another try: when the first
 // rate limit that blocks an agent ends.
-func (l *lane) whyUnplacedLocked(
-	in *contract.RunTaskInput, now time.Time,
-) (why string, unhandled bool, retryAfter api.Duration) {
-	var first time.Time
+func (l *lane) whyUnplacedLocked(in *contract.RunTaskInput, now time.Time) (diagnosis.Unplaced, api.Duration) {
 	spec := &in.Spec
 	if l.mayServeLocked(in, now) {
 		if lacking := l.shortageLocked(in, true); lacking != "" {
-			return "too little is free of " + lacking, false, 0
+			return diagnosis.Unplaced{Code: diagnosis.TooLittle, Lacking: lacking}, 0
 		}
-		return "every agent that can run it is busy", false, 0
+		return diagnosis.Unplaced{Code: diagnosis.AllBusy}, 0
 	}
+	if first := l.limitedUntilLocked(in, now); !first.IsZero() {
+		return diagnosis.Unplaced{Code: diagnosis.RateLimited, Until: first},
+			api.Duration(min(first.Sub(now), limitLooked))
+	}
+	lacking := l.shortageLocked(in, false)
+	switch {
+	case len(in.Elements) > 0:
+		return diagnosis.Unplaced{Code: diagnosis.NotBundled}, 0
+	case len(in.Exclude) > 0:
+		return diagnosis.Unplaced{Code: diagnosis.OnlyExcluded, Exclude: in.Exclude}, 0
+	case spec.NeedsTreeEnd():
+		return diagnosis.Unplaced{Code: diagnosis.LeaveProcesses}, 0
+	case lacking != "":
+		return diagnosis.Unplaced{Code: diagnosis.NeverFits, Lacking: lacking}, 0
+	}
+	return diagnosis.Unplaced{Code: diagnosis.NotHandled}, 0
+}
+
+// limitedUntilLocked is when the first rate limit ends that keeps an agent of the lane from a task; zero: none does.
+func (l *lane) limitedUntilLocked(in *contract.RunTaskInput, now time.Time) (first time.Time) {
 	for s := range l.sessions {
 		c := s.live()
-		if until, limited := c.Providers.LimitedUntil(spec.Provider, now); limited && s.takes(in) && c.Fits(spec) &&
-			(first.IsZero() || until.Before(first)) {
+		if until, limited := c.Providers.LimitedUntil(in.Spec.Provider, now); limited && s.takes(in) &&
+			c.Fits(&in.Spec) && (first.IsZero() || until.Before(first)) {
 			first = until
 		}
 	}
-	if !first.IsZero() {
-		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s",
-				spec.Provider, first.UTC().Format(time.RFC3339)),
-			false, api.Duration(min(first.Sub(now), limitLooked))
-	}
-	if len(in.Elements) > 0 {
-		return "no agent here that can run its elements takes them in bundles", true, 0
-	}
-	if len(in.Exclude) > 0 {
-		return "no agent here can run it but " + strings.Join(in.Exclude, ", ") + ", which it was taken from", true, 0
-	}
-	if spec.NeedsTreeEnd() {
-		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is " +
-			"lost", true, 0
-	}
-	if lacking := l.shortageLocked(in, false); lacking != "" {
-		return "no agent here has what it asks for: it lacks " + lacking, true, 0
-	}
-	why = "no agent handles type " + spec.Type
-	if len(spec.RequiredCapabilities) > 0 {
-		why += " and has " + strings.Join(spec.RequiredCapabilities, ", ")
-	}
-	return why, true, 0
+	return first
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/diagnosis"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/protocol"
@@ -48,9 +49,9 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			why, unhandled, after := l.whyUnplacedLocked(&contract.RunTaskInput{Spec: c.spec}, now)
-			require.Contains(t, why, c.wants)
-			require.Equal(t, c.unhandled, unhandled)
+			why, after := l.whyUnplacedLocked(&contract.RunTaskInput{Spec: c.spec}, now)
+			require.Contains(t, diagnosis.WhyUnplaced(&why, &c.spec), c.wants)
+			require.Equal(t, c.unhandled, why.Unhandled())
 			require.Equal(t, c.after, after.Std())
 		})
 	}
