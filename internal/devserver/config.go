@@ -125,7 +125,7 @@ func listen(host string, port int) (l net.Listener, err error) {
 	return nil, err
 }
 
-// tuning is the dynamic configuration of the embedded server. docs/TEMPORAL.md tells operators of other servers which
+// tuning is the dynamic configuration of the embedded server. docs/DEPLOYMENT.md tells operators of other servers which
 // of it they want too.
 func tuning() dynamicconfig.StaticClient {
 	settings := []struct {
