@@ -1,4 +1,5 @@
-// Package layout_test compares the table of docs/ARCHITECTURE.md ("Layout") with what the packages import.
+// Package layout_test compares the table of docs/ARCHITECTURE.md ("Layout") with what the packages import, and looks for the
+// files and folders that the document names.
 package layout_test
 
 import (
@@ -6,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +67,27 @@ func TestImports(t *testing.T) {
 	if *write {
 		require.NoError(t, os.WriteFile(document, []byte(strings.Join(lines, "\n")), 0o600))
 	}
+}
+
+// TestPathsExist looks for each file and folder that the document names. One with a placeholder, such as <subject>, is a
+// pattern for a reader.
+func TestPathsExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(document)
+	require.NoError(t, err)
+	found := regexp.MustCompile("`((?:[a-z]+/)+[^`<]*)`").FindAllStringSubmatch(string(text), -1)
+	looked := 0
+	for _, match := range found {
+		top, _, _ := strings.Cut(match[1], "/")
+		if _, err := os.Stat(filepath.Join("../..", top)); err != nil {
+			continue // a name of something else, such as a task queue
+		}
+		files, err := filepath.Glob(filepath.Join("../..", match[1]))
+		require.NoError(t, err)
+		assert.NotEmpty(t, files, "there is no %s any more: name what took its place", match[1])
+		looked++
+	}
+	require.Greater(t, looked, 100)
 }
 
 func rowsOf(t *testing.T, lines []string) []row {
