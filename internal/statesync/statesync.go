@@ -72,6 +72,8 @@ func (m *Merged) Take(l HeldLine) {
 }
 
 // Lines are those that were taken, sorted. It leaves out the own entries of those that are no members.
+//
+//workflowcheck:ignore
 func (m *Merged) Lines(member func(agentID string) bool) []HeldLine {
 	lines := make([]HeldLine, 0, len(m.lines))
 	for ref, l := range m.lines {
