@@ -221,7 +221,7 @@ func TestPeopleDecideAboutARun(t *testing.T) {
 	var asked []any
 	e.update = func(_ string, arg any) (any, error) {
 		asked = append(asked, arg)
-		return contract.RunLedger{}, nil
+		return job.Ledger{}, nil
 	}
 	for path, body := range map[string]string{
 		"/pause": `{"mode":"finish","reason":"x"}`, "/resume": "", "/cancel": `{"reason":"x"}`,
@@ -382,10 +382,10 @@ func TestRecoveryIsShown(t *testing.T) {
 		e.query = func() (any, error) { return with, nil }
 		f.executions[id] = e
 	}
-	answers(contract.RunWorkflowID("build-1"), contract.RunWorkflow, contract.RunLedger{Ledger: job.Ledger{
+	answers(contract.RunWorkflowID("build-1"), contract.RunWorkflow, job.Ledger{
 		Status: api.RunBlocked, Steps: []api.StepEntry{{Step: "a", StepWork: api.StepWork{Status: api.StepBlocked, PolicyState: state,
 			Attempts: []api.Attempt{{Number: 1, StartedAt: &begun}}},
-			Policy: &api.StepPolicy{Timeout: api.Duration(time.Minute), Recovery: &recovery, OnFailure: api.FailRun}}}}})
+			Policy: &api.StepPolicy{Timeout: api.Duration(time.Minute), Recovery: &recovery, OnFailure: api.FailRun}}}})
 	step := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/build-1", ""), http.StatusOK).Steps[0]
 	require.Equal(t, "review", step.RecoveryStatus)
 	require.True(t, step.RecoveryRequiresReview)

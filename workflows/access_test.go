@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -122,7 +121,7 @@ func TestAccessCarriesTokensOn(t *testing.T) {
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(env.GetWorkflowError(), &next))
 	var input contract.AccessInput
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.NoError(t, contract.Payloads.FromPayloads(next.Input, &input))
 	require.Equal(t, "last", input.Tokens[0].ID)
 	require.Equal(t, "s", input.Ended[0].ID)
 	require.Equal(t, access.HashOf("last"), input.Tokens[0].Hash)

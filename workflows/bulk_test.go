@@ -147,7 +147,7 @@ func TestBulkContinuesAsNew(t *testing.T) {
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(b.GetWorkflowError(), &next), "%v", b.GetWorkflowError())
 	var input contract.BulkInput
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.NoError(t, contract.Payloads.FromPayloads(next.Input, &input))
 	require.Equal(t, 5, input.Carried.State.Done)
 	require.Equal(t, "1", string(input.Carried.Place.Token))
 	require.Empty(t, b.pages)

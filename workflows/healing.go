@@ -33,10 +33,9 @@ const (
 
 // HealingCycle looks once at all clusters and starts an action for each decision. A Temporal Schedule starts it, so
 // people pause and trigger it there. While nothing is wrong it is one workflow task with one local activity.
-func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract.HealingCycle, error) {
+func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (api.HealingCycleRecord, error) {
 	began := workflow.Now(ctx)
-	record := contract.HealingCycle{HealingCycleRecord: api.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun,
-		StartedAt: began.UTC()}}
+	record := api.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun, StartedAt: began.UTC()}
 	examined, err := examine(ctx, contract.ExamineInput{Every: in.Every, Cluster: in.Cluster, DryRun: in.DryRun,
 		At: began})
 	if err != nil {
@@ -52,7 +51,7 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract
 		if !in.DryRun {
 			startActions(ctx, record.ID, c.Policy, decisions)
 		}
-		healing.AddToCycle(&record.HealingCycleRecord, decisions)
+		healing.AddToCycle(&record, decisions)
 	}
 	if examined.Every != 0 {
 		tune(ctx, examined.Every)

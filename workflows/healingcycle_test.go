@@ -91,9 +91,9 @@ func (r *cycleRun) cycle(t *testing.T, in contract.HealingCycleInput) api.Healin
 	r.ExecuteWorkflow(contract.HealingCycleWorkflow, in)
 	require.True(t, r.IsWorkflowCompleted())
 	require.NoError(t, r.GetWorkflowError())
-	var result contract.HealingCycle
+	var result api.HealingCycleRecord
 	require.NoError(t, r.GetWorkflowResult(&result))
-	record := result.HealingCycleRecord
+	record := result
 	require.Equal(t, "20261121t100000z", record.ID)
 	require.Equal(t, healingAt, record.StartedAt)
 	require.NotNil(t, record.CompletedAt)
@@ -192,7 +192,7 @@ func TestCycleOfManyIllAgents(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"a": 100, "c": 2, "z": 100}, begun)
 	require.Equal(t, 5003, len(record.Decisions)+record.LeftOut)
-	require.True(t, contract.Fits(contract.HealingCycle{HealingCycleRecord: record}))
+	require.True(t, contract.Fits(record))
 	require.Contains(t, record.Decisions[100].Why, "100 decisions are enough for one cycle")
 }
 

@@ -298,7 +298,7 @@ func (f *fakeFleet) QueryWorkflow(_ context.Context, id, _, query string, args .
 	}
 	if l := f.ledgers[id]; l != nil && query == contract.LedgerQuery.Name {
 		f.calls["ledger"]++
-		left := payload(contract.RunLedger{Ledger: *l})
+		left := payload(*l)
 		return client.NewValue(&commonpb.Payloads{Payloads: []*commonpb.Payload{left}}), nil
 	}
 	name, _ := contract.ClusterOfWorkflowID(id)
@@ -974,7 +974,7 @@ func (f *fakeFleet) GetWorkflowHistory(
 ) client.HistoryEventIterator {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	left := &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(contract.RunLedger{Ledger: *f.ledgers[id]})}}
+	left := &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(*f.ledgers[id])}}
 	return &lastEvent{event: &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
 			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{

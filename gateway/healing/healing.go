@@ -106,9 +106,9 @@ func (h *Handlers) readHealingSchedule(
 	recent := info.GetRecentActions()
 	for i := len(recent) - 1; i >= 0 && status.LastCycle == nil; i-- {
 		started := recent[i].GetStartWorkflowResult()
-		if record, why := store.EndRecord[contract.HealingCycle](ctx, h.Store, started.GetWorkflowId(),
+		if record, why := store.EndRecord[api.HealingCycleRecord](ctx, h.Store, started.GetWorkflowId(),
 			started.GetRunId()); why == "" {
-			status.LastCycle = &record.HealingCycleRecord
+			status.LastCycle = &record
 		}
 	}
 }
@@ -177,11 +177,11 @@ func (h *Handlers) trigger(
 			if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 				return false, nil
 			}
-			record, why := store.EndRecord[contract.HealingCycle](ctx, h.Store, id, run)
+			record, why := store.EndRecord[api.HealingCycleRecord](ctx, h.Store, id, run)
 			if why != "" {
 				return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
 			}
-			ended, cycle = true, record.HealingCycleRecord
+			ended, cycle = true, record
 			return true, nil
 		})
 	return rest.Begun(cycle, ended, err)

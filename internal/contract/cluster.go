@@ -25,8 +25,6 @@ type ClusterInput struct {
 	// IdleFailovers were not begun: at most MaxIdleFailovers, of agents that were lost without work. They are
 	// dropped where the state leaves them no room.
 	IdleFailovers []FailoverInput `json:"idle_failovers,omitempty"`
-
-	packed []byte // see Pack
 }
 
 // MaxIdleFailovers bounds those that wait. Agents that are lost beyond that have none.

@@ -104,7 +104,7 @@ func (e *Examined) Shorten() {
 }
 
 func (e *Examined) fits() bool {
-	data, err := json.Marshal(plainExamined(*e))
+	data, err := json.Marshal(e)
 	return len(e.Cases) == 0 || err == nil && len(data) <= mostExamined && Fits(e)
 }
 

@@ -26,7 +26,7 @@ type JobInput struct {
 
 // Messages of the Job workflow.
 var (
-	JobQuery = Query[JobState]{"job"}
+	JobQuery = Query[job.Job]{"job"}
 	// ApplyJobUpdate gives the job a definition. The first starts the workflow.
 	ApplyJobUpdate  = Update[ApplyJob, job.Job]{"apply"}
 	PauseJobUpdate  = Update[RunRequest, job.Job]{"pause"}

@@ -144,7 +144,7 @@ type RunCarried struct {
 // Messages of the Run workflow. It takes a task's updates too, with the task's key.
 var (
 	// LedgerQuery answers what the run has done. A run returns its ledger, or has it as the detail of its failure.
-	LedgerQuery     = Query[RunLedger]{"ledger"}
+	LedgerQuery     = Query[job.Ledger]{"ledger"}
 	StepTaskQuery   = QueryWith[string, TaskState]{"status"}
 	PauseRunUpdate  = Update[PauseRunRequest, Done]{"pause-run"}
 	ResumeRunUpdate = Update[RunRequest, Done]{"resume-run"}

@@ -34,7 +34,7 @@ func Connect(ctx context.Context, o client.Options) (client.Client, error) {
 	if o.Identity == "" {
 		o.Identity = Identity()
 	}
-	o.DataConverter = contract.Payloads
+	o.DataConverter, o.FailureConverter = contract.Payloads, contract.Failures
 	c, err := client.DialContext(ctx, o)
 	if err != nil {
 		return nil, cannotConnect(o, err)

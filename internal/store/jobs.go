@@ -88,11 +88,10 @@ func (s Jobs) Get(ctx context.Context, name string) (j job.Job, err error) {
 	if err != nil {
 		return j, err
 	}
-	var state contract.JobState
-	if err = answer.Get(&state); err == nil && state.Version == 0 {
+	if err = answer.Get(&j); err == nil && j.Version == 0 {
 		err = serviceerror.NewNotFound("the job has no definition yet")
 	}
-	return state.Job, err
+	return j, err
 }
 
 // JobsQuery finds the jobs that there are.

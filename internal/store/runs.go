@@ -90,7 +90,7 @@ func (s Runs) Describe(ctx context.Context, id string) (run api.Run, digest stri
 // Complete adds to a described run its ledger: from its workflow, or from what that left. known is false where there is
 // none, and the run's Why says that.
 func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error) {
-	var ledger contract.RunLedger
+	var ledger job.Ledger
 	if !run.Status.Final() {
 		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
@@ -98,7 +98,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 			run.Why = "no worker answered for the run; only what Temporal itself knows is shown"
 			return false, nil
 		}
-		run.Ledger = api.Ledger(ledger.Ledger)
+		run.Ledger = api.Ledger(ledger)
 		s.takeDeliveries(ctx, run)
 		return true, nil
 	}
@@ -110,7 +110,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 		run.Why = end.Why()
 		return false, nil
 	}
-	run.Ledger = api.Ledger(ledger.Ledger)
+	run.Ledger = api.Ledger(ledger)
 	return true, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/flow"
+	"mainstay.dev/mainstay/internal/job"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 	"mainstay.dev/sdk/agent"
@@ -43,7 +44,7 @@ func TestARunOfLargeFailures(t *testing.T) {
 	var failed *temporal.ApplicationError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, string(api.RunFailed), failed.Type())
-	var ledger contract.RunLedger
+	var ledger job.Ledger
 	require.NoError(t, failed.Details(&ledger))
 	require.Len(t, ledger.Steps[0].Elements, 100)
 }

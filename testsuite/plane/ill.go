@@ -44,7 +44,7 @@ func HealIll(t *testing.T, id string, agents int, why string) api.HealingCycleRe
 	run, err := Temporal(t).ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: id,
 		WorkflowExecutionTimeout: time.Minute}, contract.HealingCycleWorkflow, contract.HealingCycleInput{})
 	require.NoError(t, err)
-	var cycle contract.HealingCycle
+	var cycle api.HealingCycleRecord
 	require.NoError(t, run.Get(ctx, &cycle))
-	return cycle.HealingCycleRecord
+	return cycle
 }

@@ -77,8 +77,8 @@ func start() error {
 	}
 	dialed,
 		err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(),
-		Logger:         quiet{},
-		DataConverter:  contract.Payloads,
+		Logger:        quiet{},
+		DataConverter: contract.Payloads, FailureConverter: contract.Failures,
 		MetricsHandler: telemetry.NewSDKMetrics(shared), Interceptors: interceptors})
 	if err != nil {
 		return fmt.Errorf("dial the embedded Temporal: %w", err)
@@ -171,7 +171,7 @@ func (o *NodeOptions) temporalFor(t testing.TB) client.Client {
 	}
 	own, err := client.DialContext(t.Context(), client.Options{
 		HostPort: "passthrough:///" + server.Address(), Namespace: server.Namespace(), Logger: quiet{},
-		DataConverter:     contract.Payloads,
+		DataConverter: contract.Payloads, FailureConverter: contract.Failures,
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}},
 	})
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestRecordRequires(t *testing.T) {
 	becomes := func(id string, is func(*job.Job) bool) {
 		require.Eventually(t, func() bool {
 			j, err := contract.JobQuery.Ask(t.Context(), c, id)
-			return err == nil && is(&j.Job)
+			return err == nil && is(&j)
 		}, time.Minute, 50*time.Millisecond, id)
 	}
 	web := apply("recorded-web", "instances: {task: {type: serve}}\nrequires: {services: [recorded-db]}\nupdate: {healthy_after: 200ms}")

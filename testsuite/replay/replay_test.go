@@ -18,6 +18,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -51,7 +52,8 @@ func TestReplay(t *testing.T) {
 					history := readHistory(t, file)
 					asked := &versions{recorded: versionsOf(t, history)}
 					replayer, err := sdkworker.NewWorkflowReplayerWithOptions(
-						sdkworker.WorkflowReplayerOptions{Interceptors: []interceptor.WorkerInterceptor{asked}})
+						sdkworker.WorkflowReplayerOptions{DataConverter: contract.Payloads,
+							Interceptors: []interceptor.WorkerInterceptor{asked}})
 					require.NoError(t, err)
 					worker.RegisterWorkflows(replayer)
 					begun := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -360,7 +359,7 @@ func TestALongHistoryIsContinuedAsNew(t *testing.T) {
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, h.GetWorkflowError(), &next)
 	var input contract.ArrayInput
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.NoError(t, contract.Payloads.FromPayloads(next.Input, &input))
 	require.EqualValues(t, 2, input.Carried.Priority)
 	require.Empty(t, h.inputs)
 
@@ -433,7 +432,7 @@ func TestWhatIsAskedAsAnArrayContinuesAsNewIsDone(t *testing.T) {
 				return
 			}
 			next := &contract.ArrayInput{}
-			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, next))
+			require.NoError(t, contract.Payloads.FromPayloads(again.Input, next))
 			test.want(t, h, next)
 		})
 	}
@@ -502,7 +501,7 @@ func TestTheCarriedStateStaysBelowTemporalsLimit(t *testing.T) {
 		in.Items = append(in.Items, item)
 	}
 	failing(&in)
-	payloads, err := converter.GetDefaultDataConverter().ToPayloads(in)
+	payloads, err := contract.Payloads.ToPayloads(in)
 	require.NoError(t, err)
 	require.Less(t, payloads.Size(), 2<<20)
 }

@@ -123,7 +123,7 @@ func (r *run) loop(ctx workflow.Context) error {
 		case r.deleted && r.idle(ctx):
 			return nil
 		case r.longEnough(ctx) && r.idle(ctx):
-			next := contract.ClusterInput{
+			next, fits := (&contract.ClusterInput{
 				Config:     r.state.Config,
 				State:      &r.state,
 				CreatedAt:  r.created,
@@ -132,8 +132,8 @@ func (r *run) loop(ctx workflow.Context) error {
 				FormerHubs: r.hubs.former,
 
 				IdleFailovers: r.failovers.left(),
-			}
-			if !next.PackShort() {
+			}).PackShort()
+			if !fits {
 				workflow.GetLogger(ctx).Error("The cluster's state does not fit into a message: delete members or the cluster")
 			}
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, next)

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -398,6 +397,6 @@ func TestClusterManyTransitions(t *testing.T) {
 func continuedInput(t *testing.T, next *workflow.ContinueAsNewError) contract.ClusterInput {
 	t.Helper()
 	var input contract.ClusterInput
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.NoError(t, contract.Payloads.FromPayloads(next.Input, &input))
 	return input
 }

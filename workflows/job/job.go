@@ -37,7 +37,7 @@ func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
 	e.begins, e.ended = contract.RunBeginsSignal.Inbox(ctx), contract.RunEndedSignal.Inbox(ctx)
 	e.openInstances(ctx)
 	err := errors.Join(
-		contract.JobQuery.Handle(ctx, func() contract.JobState { return contract.JobState{Job: *e.job} }),
+		contract.JobQuery.Handle(ctx, func() job.Job { return *e.job }),
 		contract.ApplyJobUpdate.Handle(ctx, e.apply, e.mayApply),
 		contract.PauseJobUpdate.Handle(ctx, e.pause, func(contract.RunRequest) error {
 			return cmp.Or(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -227,7 +226,7 @@ func TestAJobWithALongHistoryContinuesAsNew(t *testing.T) {
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(s.env.GetWorkflowError(), &next))
 	var input contract.JobInput
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.NoError(t, contract.Payloads.FromPayloads(next.Input, &input))
 	require.Equal(t, []string{"a", "b"}, input.Carried.Holders())
 	require.Equal(t, 1, input.Carried.Version)
 }
@@ -252,7 +251,7 @@ func TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten(t *testing.T) {
 			unscheduled := func() string {
 				value, err := s.env.QueryWorkflow(contract.JobQuery.Name)
 				require.NoError(t, err)
-				var j contract.JobState
+				var j job.Job
 				require.NoError(t, value.Get(&j))
 				return j.Unscheduled
 			}

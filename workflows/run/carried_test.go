@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/internal/contract"
@@ -24,7 +23,7 @@ func (h *harness) carried(t *testing.T) (in contract.RunInput, continues bool) {
 	if !errors.As(h.GetWorkflowError(), &again) {
 		return in, false
 	}
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 	return in, true
 }
 

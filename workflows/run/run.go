@@ -29,7 +29,7 @@ const (
 
 // Workflow carries out one run. A run that completed, in part or whole, returns its ledger. Any other end is the
 // workflow's failure (or cancellation) with the ledger as its detail.
-func Workflow(ctx workflow.Context, in contract.RunInput) (*contract.RunLedger, error) {
+func Workflow(ctx workflow.Context, in contract.RunInput) (*job.Ledger, error) {
 	id, _ := contract.RunOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	r := &run{in: in, id: id, results: map[string]json.RawMessage{}, timers: map[string]int{},
 		endedFor: map[string]bool{}, admissions: contract.RunAdmittedSignal.Inbox(ctx)}
@@ -114,7 +114,7 @@ func (r *run) wake(ctx workflow.Context, wait time.Duration, why string, over fu
 }
 
 // loop begins steps until the run has ended.
-func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
+func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
 	r.awaitStart(ctx)
 	if err := r.awaitServices(ctx); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 }
 
 // end cancels what is still open, waits for it, and closes the workflow as the run ended.
-func (r *run) end(ctx workflow.Context, status api.RunStatus, why string) (*contract.RunLedger, error) {
+func (r *run) end(ctx workflow.Context, status api.RunStatus, why string) (*job.Ledger, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	for _, w := range r.open {
@@ -184,18 +184,17 @@ func (r *run) end(ctx workflow.Context, status api.RunStatus, why string) (*cont
 			Died: string(status) + ": " + why})
 	}
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
-	if !contract.Fits(contract.RunLedger{Ledger: *r.ledger}) {
+	if !contract.Fits(r.ledger) {
 		r.ledger.Forget()
 	}
-	left := contract.RunLedger{Ledger: *r.ledger}
 	switch status {
 	case api.RunCompleted, api.RunPartial:
-		return &left, nil
+		return r.ledger, nil
 	case api.RunCancelled:
-		return nil, temporal.NewCanceledError(left)
+		return nil, temporal.NewCanceledError(*r.ledger)
 	}
 	return nil, temporal.NewApplicationErrorWithOptions("run failed: "+why, string(status),
-		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{left}})
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{*r.ledger}})
 }
 
 // delivering reports whether a task is being delivered, or an array is at work.
@@ -389,11 +388,11 @@ func (r *run) handle(ctx workflow.Context) error {
 }
 
 // view is the ledger as it stands now.
-func (r *run) view() contract.RunLedger {
+func (r *run) view() job.Ledger {
 	l := r.ledger.Clone()
 	r.refresh(l)
 	l.Explain(&r.in.Plan)
-	return contract.RunLedger{Ledger: *l}
+	return *l
 }
 
 // task is an open task of the run as its delivery knows it; nothing of any other.

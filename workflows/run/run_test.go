@@ -129,7 +129,7 @@ func (h *harness) startWith(t *testing.T, definition string, in contract.RunInpu
 func (h *harness) outcome(t *testing.T) *job.Ledger {
 	t.Helper()
 	require.True(t, h.IsWorkflowCompleted())
-	var ledger contract.RunLedger
+	var ledger job.Ledger
 	err := h.GetWorkflowError()
 	var failed *temporal.ApplicationError
 	var cancelled *temporal.CanceledError
@@ -144,7 +144,7 @@ func (h *harness) outcome(t *testing.T) *job.Ledger {
 	default:
 		t.Fatalf("the workflow ended with %v", err)
 	}
-	return &ledger.Ledger
+	return &ledger
 }
 
 // statuses are the steps' statuses as "a completed, b failed".
@@ -161,9 +161,9 @@ func (h *harness) view(t *testing.T) *job.Ledger {
 	t.Helper()
 	value, err := h.QueryWorkflow(contract.LedgerQuery.Name)
 	require.NoError(t, err)
-	var l contract.RunLedger
+	var l job.Ledger
 	require.NoError(t, value.Get(&l))
-	return &l.Ledger
+	return &l
 }
 
 func (h *harness) update(name string, in any) *workflowtest.Answer {
@@ -221,12 +221,12 @@ func TestALedgerFitsIntoAMessage(t *testing.T) {
 	require.Len(t, ledger.Entry("each").Elements[job.MaxInline-1].Attempts, 3)
 	require.Greater(t, len(ledger.Entry("s0").Attempts), 10)
 	require.Equal(t, 7, ledger.Entry("s0").Attempts[0].Progress.Percent)
-	message, err := json.Marshal(contract.RunLedger{Ledger: *ledger})
+	message, err := contract.Payloads.ToPayload(ledger)
 	require.NoError(t, err)
-	require.Less(t, len(message), 512<<10)
-	var read contract.RunLedger
-	require.NoError(t, json.Unmarshal(message, &read))
-	require.Equal(t, *ledger, read.Ledger)
+	require.Less(t, len(message.GetData()), 512<<10)
+	var read job.Ledger
+	require.NoError(t, contract.Payloads.FromPayload(message, &read))
+	require.Equal(t, *ledger, read)
 }
 
 // lost loses the first attempt's agent.
@@ -883,7 +883,7 @@ func TestContinuesAsNewWhileItWaits(t *testing.T) {
 		require.ErrorAs(t, h.GetWorkflowError(), &again)
 		require.Empty(t, h.begun)
 		in = contract.RunInput{}
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 		require.True(t, in.Carried.Waits)
 	}
 }
@@ -911,7 +911,7 @@ func TestContinuesAsNew(t *testing.T) {
 			return
 		}
 		in = contract.RunInput{}
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 	}
 	t.Fatal("the run does not end")
 }
@@ -966,7 +966,7 @@ func TestContinuesWithWhatTemporalTakes(t *testing.T) {
 		continued++
 		require.Less(t, proto.Size(again.Input), 2<<20)
 		in = contract.RunInput{}
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 	}
 	require.Equal(t, 1, continued)
 	require.Equal(t, 64+100, begun)
@@ -1137,7 +1137,7 @@ func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
 			return
 		}
 		in = contract.RunInput{}
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 		require.Len(t, in.Carried.Tasks, 1)
 	}
 	t.Fatal("the run does not end")

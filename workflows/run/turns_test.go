@@ -204,7 +204,7 @@ func TestTurnsContinueAsNew(t *testing.T) {
 			return
 		}
 		in = contract.RunInput{}
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 	}
 	t.Fatal("the run does not end")
 }

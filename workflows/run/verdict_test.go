@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/internal/contract"
@@ -150,7 +149,7 @@ func TestVerdictContinuesAsNew(t *testing.T) {
 		}
 		continued++
 		in = contract.RunInput{}
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.NoError(t, contract.Payloads.FromPayloads(again.Input, &in))
 	}
 	t.Fatal("the run does not end")
 }

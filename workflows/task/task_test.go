@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -240,7 +239,7 @@ func TestTaskContinuedAsNewTellsTheNextAgent(t *testing.T) {
 	var continued *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &continued)
 	var input contract.TaskInput
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(continued.Input, &input))
+	require.NoError(t, contract.Payloads.FromPayloads(continued.Input, &input))
 
 	next := newTask(t, script{completed(`1`)})
 	next.startInput(input)

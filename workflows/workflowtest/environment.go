@@ -6,6 +6,8 @@ import (
 
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	sdkworker "go.temporal.io/sdk/worker"
+
+	"mainstay.dev/mainstay/internal/contract"
 )
 
 // NewEnvironment makes the SDK's environment for the test of a workflow, with longer limits for busy machines: by
@@ -16,6 +18,8 @@ func NewEnvironment() *sdktestsuite.TestWorkflowEnvironment {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: time.Minute})
 	env.SetTestTimeout(time.Minute)
+	env.SetDataConverter(contract.Payloads)
+	env.SetFailureConverter(contract.Failures)
 	return env
 }
 

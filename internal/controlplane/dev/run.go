@@ -291,7 +291,7 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 	}
 	options := d.Temporal.ClientOptions()
 	options.Identity = controlplane.Identity()
-	options.DataConverter = contract.Payloads
+	options.DataConverter, options.FailureConverter = contract.Payloads, contract.Failures
 	options.Logger = controlplane.ForSDK(log)
 	options.MetricsHandler = telemetry.NewSDKMetrics(d.registry)
 	options.Interceptors = interceptors
