@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/internal/agenttasks/mcptool"
@@ -143,6 +144,55 @@ func TestGoOfTheReadme(t *testing.T) {
 		}
 	}
 	require.NotZero(t, read)
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code    = regexp.MustCompile("(?s)```.*?```")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	unfit   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`) // for an anchor
+)
+
+// TestLinks follows each link from a document to another file, or to a heading of one.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	top, err := filepath.Glob("../../*.md")
+	require.NoError(t, err)
+	for _, file := range append(files, top...) {
+		for _, match := range link.FindAllStringSubmatch(prose(t, file), -1) {
+			to, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			target := file
+			if to != "" {
+				target = filepath.Join(filepath.Dir(file), to)
+			}
+			_, err := os.Stat(target)
+			if !assert.NoError(t, err, "%s links to %s", filepath.Base(file), match[1]) || anchor == "" {
+				continue
+			}
+			assert.Contains(t, anchorsOf(prose(t, target)), anchor, "%s links to %s", filepath.Base(file), match[1])
+		}
+	}
+}
+
+// prose is a document without its blocks of code.
+func prose(t *testing.T, file string) string {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return code.ReplaceAllString(string(text), "")
+}
+
+// anchorsOf are the names that GitHub gives to headings.
+func anchorsOf(text string) (anchors []string) {
+	for _, match := range heading.FindAllStringSubmatch(text, -1) {
+		words := unfit.ReplaceAllString(strings.ToLower(match[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(words, " ", "-"))
+	}
+	return anchors
 }
 
 func readJob(_ *testing.T, text string) error {
