@@ -71,14 +71,14 @@ func TestHubEndsAttemptsWithoutBeacons(t *testing.T) {
 				require.NotNil(t, got.EndedAt)
 				require.Nil(t, got.LeaseRemaining, "nobody knows how long the handler runs on")
 				require.EqualValues(t, 1, b.counted("mainstay_hub_beacons_missed_total"))
-				require.Zero(t, a.session().free, "its slot is in use")
+				require.Zero(t, a.session().serving.free, "its slot is in use")
 
 				answer = a.poll(says(given, aged(c.age, "")))
 				b.pass(heartbeat - time.Millisecond)
 				require.Empty(t, answer, "it was told once; a poll is not answered over and over")
-				require.Zero(t, a.session().free)
+				require.Zero(t, a.session().serving.free)
 				a.poll()
-				require.Equal(t, 1, a.session().free, "the agent no longer lists it")
+				require.Equal(t, 1, a.session().serving.free, "the agent no longer lists it")
 			})
 		})
 	}
@@ -151,19 +151,19 @@ func TestTimedOutResults(t *testing.T) {
 				require.Equal(t, "timed out after 1m", got.Reason)
 				if !stuck {
 					require.Zero(t, *got.LeaseRemaining, "nothing of it runs any more")
-					require.Equal(t, 1, a.session().free)
+					require.Equal(t, 1, a.session().serving.free)
 					return
 				}
 				require.Nil(t, got.LeaseRemaining)
-				require.Zero(t, a.session().free, "the handler has its slot")
+				require.Zero(t, a.session().serving.free, "the handler has its slot")
 				for range 3 {
 					answer := a.poll(says(given, func(r *protocol.RunningAttempt) { r.State = protocol.RunningStuck }))
 					b.pass(time.Second)
 					require.Empty(t, answer, "there is nothing to tell the agent")
-					require.Zero(t, a.session().free)
+					require.Zero(t, a.session().serving.free)
 				}
 				a.poll()
-				require.Equal(t, 1, a.session().free)
+				require.Equal(t, 1, a.session().serving.free)
 			})
 		})
 	}
@@ -176,7 +176,7 @@ func TestPollThatCrossesAResultCostsNoSlot(t *testing.T) {
 		given := a.give(aTask("t1"))
 		require.NoError(t, a.report(given, api.AttemptCompleted))
 		a.poll(lists(given))
-		require.Equal(t, 1, a.session().free)
+		require.Equal(t, 1, a.session().serving.free)
 	})
 }
 
@@ -205,7 +205,7 @@ func TestHeartbeatsTellSignsAndDeadlines(t *testing.T) {
 				session := a.session()
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				running := session.attempts[attemptKey{"t1", 1}]
+				running := session.work.attempts[attemptKey{"t1", 1}]
 				r := running.heartbeat("h")
 				require.WithinDuration(t, time.Now().Add(-12*time.Second), *r.AliveAt, time.Second)
 				if c.ends == 0 {

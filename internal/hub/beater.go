@@ -64,7 +64,7 @@ func (b beater) first(now time.Time) []dueBeat {
 	for len(h.fresh) > 0 && (h.fresh[0].takenAt.IsZero() || now.Sub(h.fresh[0].assignedAt) >= beatFirst) {
 		a := h.fresh[0]
 		h.fresh = h.fresh[1:]
-		if a.session.attempts[a.key()] == a && a.beatAt.IsZero() {
+		if a.session.work.attempts[a.key()] == a && a.beatAt.IsZero() {
 			due = append(due, b.beat(a, now))
 		}
 	}
@@ -77,7 +77,7 @@ func (b beater) due(now time.Time) []dueBeat {
 	defer b.hub.mu.Unlock()
 	var due []dueBeat
 	for _, s := range b.hub.sessions {
-		for _, a := range s.attempts {
+		for _, a := range s.work.attempts {
 			beats := a.beatDue(now)
 			if beats {
 				due = append(due, b.beat(a, now))
@@ -158,6 +158,6 @@ func (b beater) send(ctx context.Context, d dueBeat) {
 	case cancelled:
 		h.cancelAttemptLocked(d.attempt)
 	default:
-		d.attempt.session.worked = d.attempt.session.worked || d.attempt.accepted
+		d.attempt.session.work.ever = d.attempt.session.work.ever || d.attempt.accepted
 	}
 }

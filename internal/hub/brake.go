@@ -66,8 +66,8 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		found, missed := &b.look, false
 		switch judged := h.judgeLocked(s, now); judged {
 		case cluster.Suspect, cluster.Lost:
-			if !s.poisoned() {
-				b.Lost(cluster.AgentLoss{AgentID: s.agent, Idle: !s.worked, At: now})
+			if !s.work.poisoned() {
+				b.Lost(cluster.AgentLoss{AgentID: s.agent, Idle: !s.work.ever, At: now})
 				missed = judged == cluster.Lost || !s.brieflyAway(now)
 			}
 		default:
@@ -76,17 +76,17 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		}
 		if missed {
 			found.missing = append(found.missing, s.agent)
-			if !s.worked {
+			if !s.work.ever {
 				found.idle = append(found.idle, s.agent)
 			}
 		}
-		if s.missed {
+		if s.loss.missed {
 			found.known++
 		}
-		s.unjudged = s.worked && missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
-		found.changed = found.changed || s.worked && missed != s.missed
-		found.idleChanged = found.idleChanged || !s.worked && missed != s.missed
-		found.unjudged = found.unjudged || s.unjudged
+		s.loss.unjudged = s.work.ever && missed && (!s.loss.missed || now.Sub(s.loss.missedAt) < judgeSettle)
+		found.changed = found.changed || s.work.ever && missed != s.loss.missed
+		found.idleChanged = found.idleChanged || !s.work.ever && missed != s.loss.missed
+		found.unjudged = found.unjudged || s.loss.unjudged
 	}
 	for cluster, b := range h.brakes {
 		was, rules := b.engaged, h.directives[cluster]
@@ -135,7 +135,7 @@ func (d detector) reportIdleLocked(cluster string, b *brake, now time.Time) {
 		return
 	}
 	if len(found.missing) == len(found.idle) {
-		unknown := func(id string) bool { return !d.hub.sessions[id].missed }
+		unknown := func(id string) bool { return !d.hub.sessions[id].loss.missed }
 		found.idle = slices.DeleteFunc(found.idle, unknown)
 		found.missing = found.idle
 		if len(found.missing) == found.known {
@@ -174,20 +174,10 @@ func (d detector) reportMissing(cluster string, b *brake, missing contract.Missi
 	b.unheardSince = time.Time{}
 	for _, s := range h.sessions {
 		_, told := slices.BinarySearch(missing.Agents, s.agent)
-		if s.cluster == cluster && s.missed != told {
-			s.missed, s.missedAt = told, time.Now()
+		if s.cluster == cluster && s.loss.missed != told {
+			s.loss.missed, s.loss.missedAt = told, time.Now()
 		}
 	}
-}
-
-// poisoned reports whether the session runs a task that was lost with several agents before.
-func (s *session) poisoned() bool {
-	for _, a := range s.attempts {
-		if a.mayHaveBegun() && a.input.Tally.Poisonous() {
-			return true
-		}
-	}
-	return false
 }
 
 func (h *Hub) brakeLocked(cluster string) *brake {
@@ -205,8 +195,8 @@ func (h *Hub) brakeLocked(cluster string) *brake {
 func (d detector) reprieveLocked(cluster string, now time.Time) {
 	h := d.hub
 	for _, s := range h.sessions {
-		if s.cluster == cluster && s.held {
-			s.reprieve = now.Add(reprieveGraces * h.config.Timing.DisconnectGrace)
+		if s.cluster == cluster && s.loss.held {
+			s.loss.reprieve = now.Add(reprieveGraces * h.config.Timing.DisconnectGrace)
 		}
 	}
 }
@@ -214,10 +204,10 @@ func (d detector) reprieveLocked(cluster string, now time.Time) {
 // holdLocked keeps a lost session and its attempts while the brake is engaged, and notifies the cluster once.
 func (d detector) holdLocked(s *session, now time.Time) {
 	h := d.hub
-	if s.held {
+	if s.loss.held {
 		return
 	}
-	s.held = true
+	s.loss.held = true
 	h.slotsChangedLocked(s)
 	b := h.brakeLocked(s.cluster)
 	vanished := "too many agents of all hubs"
@@ -225,16 +215,16 @@ func (d detector) holdLocked(s *session, now time.Time) {
 		vanished = api.Count(b.Count(), "agent")
 	}
 	why := fmt.Sprintf("held by the mass-loss brake: %s vanished at once; its %d attempts wait for it", vanished,
-		len(s.attempts))
+		len(s.work.attempts))
 	h.notices.Notify(s.cluster, s.transition(api.AgentSuspect, why, now))
 }
 
 // unholdLocked takes a held session back when its agent polls again.
 func (h *Hub) unholdLocked(s *session, now time.Time) {
-	if !s.held {
+	if !s.loss.held {
 		return
 	}
-	s.held = false
+	s.loss.held = false
 	h.notices.Notify(s.cluster, s.transition(api.AgentOnline, "it is back", now))
 }
 
@@ -246,7 +236,7 @@ func (c activities) releaseBrake(_ context.Context, request contract.ReleaseBrak
 	c.hub.notices.Notify(request.Cluster)
 	now := time.Now()
 	for _, s := range c.hub.sessions {
-		if s.cluster == request.Cluster && s.held {
+		if s.cluster == request.Cluster && s.loss.held {
 			e := c.hub.givenUpLocked(s, now)
 			e.reason += "; the mass-loss brake was released by hand"
 			c.hub.endLocked(s, e)

@@ -59,7 +59,7 @@ func TestResultsOfABundleReachTemporal(t *testing.T) {
 		require.Len(t, b.reported(), 1)
 		require.Len(t, b.reported()[0].Elements, 2)
 		require.JSONEq(t, `9`, string(b.reported()[0].Elements[0].Output))
-		require.Equal(t, 1, a.session().free)
+		require.Equal(t, 1, a.session().serving.free)
 	})
 }
 
@@ -86,8 +86,8 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 	}
 }
 
-// The results of all bundles under way are to fit into the history of the array's workflow. What an agent reports beyond
-// its limit is delivered again, or fails if it is alone too large. Each takes 40 bytes beside its output.
+// The results of all bundles under way are to fit into the history of the array's workflow. What an agent reports
+// beyond its limit is delivered again, or fails if it is alone too large. Each takes 40 bytes beside its output.
 func TestResultsOfABundleAreBounded(t *testing.T) {
 	of := func(n, bytes int) api.ElementResult {
 		return api.ElementResult{Number: n, Outcome: api.AttemptCompleted, Output: json.RawMessage(`"` +

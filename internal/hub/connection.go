@@ -23,6 +23,35 @@ type connection struct {
 	probe   sync.Once
 }
 
+// link is how the agent is in touch with the hub.
+type link struct {
+	conn        *connection
+	closedAt    time.Time     // zero while its connection is open
+	unreachable bool          // the kernel closed it: its host does not answer
+	sequence    int64         // of the newest poll
+	lastContact time.Time     // the newest poll's arrival
+	repliedAt   time.Time     // of the answer to the poll that the newest orders went with
+	roundTrip   time.Duration // from an answer to the next poll, smoothed; 0: not measured yet
+}
+
+// closed reports whether the agent's connection is closed.
+func (l *link) closed() bool { return !l.closedAt.IsZero() }
+
+// measure takes the time from an answer until the agent's next poll into its round trip. answered is the poll that was
+// answered last. A poll that the agent sent before it had read the answer tells nothing.
+func (l *link) measure(poll *protocol.Poll, answered int64, now time.Time) {
+	if l.repliedAt.IsZero() || poll.Sequence != answered+1 || poll.Answered != nil && *poll.Answered < answered {
+		return
+	}
+	taken := now.Sub(l.repliedAt)
+	if l.roundTrip == 0 {
+		l.roundTrip = taken
+		return
+	}
+	const smoothing = 4
+	l.roundTrip += (taken - l.roundTrip) / smoothing
+}
+
 // Watch makes a listener whose connections tell the hub why they end. It belongs below TLS.
 func Watch(l net.Listener) net.Listener { return watchedListener{l} }
 
@@ -122,21 +151,21 @@ func (h *Hub) ConnState(c net.Conn, state http.ConnState) {
 	if conn == nil || conn.session == nil {
 		return
 	}
-	if s := conn.session; s.conn == conn {
+	if s := conn.session; s.link.conn == conn {
 		h.disconnectedLocked(s, time.Now())
-		s.unreachable = conn.watched != nil && conn.watched.unreachable.Load()
+		s.link.unreachable = conn.watched != nil && conn.watched.unreachable.Load()
 	}
 }
 
 // attach makes this the connection that the session polls on.
 func (s *session) attach(conn *connection) {
-	s.disconnectedAt = time.Time{}
-	if conn == nil || s.conn == conn {
+	s.link.closedAt = time.Time{}
+	if conn == nil || s.link.conn == conn {
 		return
 	}
-	if s.conn != nil {
-		s.conn.session = nil
+	if s.link.conn != nil {
+		s.link.conn.session = nil
 	}
-	s.conn = conn
+	s.link.conn = conn
 	conn.session = s
 }

@@ -28,7 +28,7 @@ type contest struct {
 
 // living reports whether the agent's process is certainly there: one that has crashed has closed its connection.
 func (s *session) living() bool {
-	return !s.gone && s.sequence > 0 && s.judged == cluster.Alive && s.disconnectedAt.IsZero()
+	return !s.gone && s.link.sequence > 0 && s.loss.judged == cluster.Alive && !s.link.closed()
 }
 
 // takenLocked counts that a newer process took the id from a session's, if that lives.

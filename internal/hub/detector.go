@@ -43,7 +43,7 @@ func (d detector) Run(ctx context.Context) {
 func (d detector) judgeAllLocked(now time.Time) {
 	h := d.hub
 	h.judgedAt = now
-	maps.DeleteFunc(h.away, func(s *session, _ struct{}) bool { return s.gone || s.disconnectedAt.IsZero() })
+	maps.DeleteFunc(h.away, func(s *session, _ struct{}) bool { return s.gone || !s.link.closed() })
 	d.settleBrakesLocked(now)
 	for _, s := range h.sessions {
 		s.countMissed(h.holdTimeLocked(s), now)
@@ -52,24 +52,24 @@ func (d detector) judgeAllLocked(now time.Time) {
 			switch b := h.brakes[s.cluster]; {
 			case b.engaged:
 				d.holdLocked(s, now)
-			case !b.askCluster || !s.unjudged && b.unheardSince.IsZero():
+			case !b.askCluster || !s.loss.unjudged && b.unheardSince.IsZero():
 				h.endLocked(s, h.givenUpLocked(s, now))
 			}
 			continue
 		}
 		if judged == cluster.Suspect && s.brieflyAway(now) {
-			judged = s.judged
+			judged = s.loss.judged
 		}
-		if judged != s.judged {
+		if judged != s.loss.judged {
 			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent),
-				zap.String("from", string(s.judged)), zap.String("to", string(judged)))
+				zap.String("from", string(s.loss.judged)), zap.String("to", string(judged)))
 			about := api.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}
-			h.events.Liveness(about, now, judged, !s.disconnectedAt.IsZero(), &s.suspicion)
-			s.judged, s.judgedAt = judged, now
+			h.events.Liveness(about, now, judged, s.link.closed(), &s.loss.published)
+			s.loss.judged, s.loss.judgedAt = judged, now
 			h.registry.Changed(s.agent)
 		}
 		h.vacateLocked(s, now)
-		for _, a := range s.attempts {
+		for _, a := range s.work.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.acceptTimeLocked(a) {
 				d.takeBackLocked(a, now)
 			} else if a.accepted && a.JobInstance != nil {
@@ -82,8 +82,8 @@ func (d detector) judgeAllLocked(now time.Time) {
 }
 
 func (h *Hub) judgeLocked(s *session, now time.Time) cluster.Liveness {
-	judged := s.timing.Judge(s.grace(), s.lastContact, s.disconnectedAt, now)
-	if judged == cluster.Lost && now.Before(s.reprieve) {
+	judged := s.timing.Judge(s.grace(), s.link.lastContact, s.link.closedAt, now)
+	if judged == cluster.Lost && now.Before(s.loss.reprieve) {
 		return cluster.Suspect
 	}
 	return judged
@@ -93,7 +93,7 @@ func (h *Hub) judgeLocked(s *session, now time.Time) cluster.Liveness {
 // until its lease ends, as when it was frozen meanwhile: idempotent work, which goes back, would then run twice.
 func (h *Hub) acceptTimeLocked(a *attempt) time.Duration {
 	if a.mayHaveBegun() && a.input.Spec.Safety() == api.Idempotent {
-		return max(h.config.AcceptTimeout, h.leaseOfLocked(a.session))
+		return max(h.config.AcceptTimeout, a.session.lease.most())
 	}
 	return h.config.AcceptTimeout
 }

@@ -41,12 +41,12 @@ func TestLostSessions(t *testing.T) {
 				a := b.register("a", 2)
 				a.give(aTask("t1"))
 				<-a.poll(lists(protocol.Assignment{TaskID: "t1", Attempt: 1})) // answered: it begins to be silent here
-				last := a.session().lastContact
+				last := a.session().link.lastContact
 				if c.hangUp {
 					a.hangUp()
 					last = time.Now()
 				}
-				answered := a.session().answeredAt
+				answered := a.session().lease.answeredAt
 				b.pass(time.Until(last.Add(c.after - detectEvery)))
 				require.NotNil(t, a.session(), "not yet")
 				b.pass(3 * detectEvery)
@@ -223,7 +223,7 @@ func TestLearntGrace(t *testing.T) {
 					b.pass(c.roundTrip)
 				}
 				a.poll()
-				require.Equal(t, c.roundTrip, a.session().roundTrip)
+				require.Equal(t, c.roundTrip, a.session().link.roundTrip)
 				a.hangUp()
 				b.pass(c.grace - detectEvery)
 				require.NotNil(t, a.session(), "not yet")
@@ -242,7 +242,7 @@ func TestRoundTripOfCrossingPolls(t *testing.T) {
 		<-a.poll()
 		b.pass(time.Second)
 		a.poll(func(p *protocol.Poll) { p.Answered = new(int64(0)) })
-		require.Zero(t, a.session().roundTrip)
+		require.Zero(t, a.session().link.roundTrip)
 	})
 }
 
@@ -970,7 +970,7 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("back", 2)
-				a.session().attempts[attemptKey{"brought", 1}] = &attempt{}
+				a.session().work.attempts[attemptKey{"brought", 1}] = &attempt{}
 				view := &contract.ClusterView{Cluster: cluster.Cluster{Config: api.ClusterConfig{Name: "c"}}}
 				view.Members = []cluster.Member{member("back", "hub-1", true), member("gone", "hub-1", true),
 					member("moved", "hub-2", true)}
@@ -985,7 +985,7 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 				}
 				require.Equal(t, c.want, ended)
 				require.Equal(t, c.waits, l.waits)
-				delete(a.session().attempts, attemptKey{"brought", 1})
+				delete(a.session().work.attempts, attemptKey{"brought", 1})
 			})
 		})
 	}
@@ -1035,7 +1035,7 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 		s := b.sessions["a"]
 		for n := range api.MaxTransfers + 1 {
 			at := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: n, Lane: "lane/c"}, session: s, accepted: true}
-			s.attempts[at.key()] = at
+			s.work.attempts[at.key()] = at
 		}
 		b.mu.Unlock()
 		a.hangUp()

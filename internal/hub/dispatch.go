@@ -79,7 +79,7 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 	sessions := make([]*session, 0, len(shortlist))
 	candidates := make([]task.Candidate, 0, len(shortlist))
 	for _, s := range shortlist {
-		if s.free > 0 && s.takes(&a.input) {
+		if s.serving.free > 0 && s.takes(&a.input) {
 			sessions = append(sessions, s)
 			c := s.live()
 			if demand := &a.input.Spec.Place; !demand.IsZero() {
@@ -109,16 +109,16 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.StopGrace, a.Grace = api.Duration(spec.Grace()), api.Duration(spec.AwaitedFor(a.JobInstance))
 	a.Fenced, a.Person = spec.Safety() == api.Fenced, spec.Safety().NeedsPerson()
 	a.sealed = h.seal.attempt(a.attemptClaims)
-	s.attempts[a.key()] = a
-	s.reallocated(a.Allocation)
+	s.work.attempts[a.key()] = a
+	s.resources.reallocated(a.Allocation)
 	h.fresh = append(h.fresh, a)
-	s.outbox = append(s.outbox, a)
+	s.work.outbox = append(s.work.outbox, a)
 	h.slotsChangedLocked(s)
-	if len(s.attempts) == 1 {
+	if len(s.work.attempts) == 1 {
 		h.registry.Changed(s.agent) // so that scaling sees that it is not idle any more
 	}
 	if a.Allocation != nil && len(a.Allocation.Ports) > 0 {
-		h.hostChangedLocked(s.host)
+		h.hostChangedLocked(s.resources.host)
 	}
 	s.wake.Send()
 }

@@ -19,7 +19,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	later, past := now.Add(90*time.Second), now.Add(-time.Second)
 	agent := func(access api.Providers, c task.Candidate) *session {
-		return &session{candidate: c, access: access}
+		return &session{candidate: c, reports: reports{providers: access}}
 	}
 	l := &lane{sessions: map[*session]*seat{
 		agent(nil, task.Candidate{AgentID: "a", TaskTypes: []string{"exec"},

@@ -55,12 +55,12 @@ func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.Stop
 		return result, false, noSession()
 	}
 	if !in.DryRun {
-		s.cordonedUntil = in.Version
+		s.leaving.cordonedUntil = in.Version
 		c.hub.serveLocked(s)
 		c.hub.returnUndeliveredLocked(s, "the agent is being drained")
 	}
 	settled = true
-	for _, a := range s.attempts {
+	for _, a := range s.work.attempts {
 		settled = settled && a.accepted
 		result.Work = append(result.Work, a.drainWork(in.IncludeSystem))
 	}
@@ -89,25 +89,15 @@ func (c activities) whatIsLeft(
 	switch {
 	case s == nil:
 		return before, false, temporal.NewNonRetryableApplicationError(noSessionText, contract.NoSession, nil, before)
-	case s.awaitsWork(in.IncludeSystem):
-		s.leavingUntil = time.Now().Add(leavingFor)
-		for _, a := range s.attempts {
+	case s.work.awaited(in.IncludeSystem):
+		s.leaving.drainedUntil = time.Now().Add(leavingFor)
+		for _, a := range s.work.attempts {
 			left = append(left, a.held())
 		}
 		return left, false, nil
 	}
 	c.hub.registry.Changed(s.agent) // so that scaling sees that it is idle
 	return nil, true, nil
-}
-
-// awaitsWork reports whether the session has an attempt that its drain waits for.
-func (s *session) awaitsWork(includeSystem bool) bool {
-	for _, a := range s.attempts {
-		if includeSystem || !a.JobInstance.OfEachAgent() {
-			return true
-		}
-	}
-	return false
 }
 
 // drainWork is a drain's entry about an attempt. After a restart of the hub the task's type is unknown.

@@ -60,7 +60,7 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 	if s == nil {
 		return nil, nil, noSession()
 	}
-	s.evacuating = true
+	s.leaving.evacuating = true
 	if c.hub.directives[s.cluster].Mode != api.ActiveActive {
 		in.Target = "" // roles decide who serves the lanes, and move too
 		if in.Roles {
@@ -69,7 +69,7 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 	}
 	c.hub.slotsChangedLocked(s)
 	var moving []*attempt
-	for _, a := range s.attempts {
+	for _, a := range s.work.attempts {
 		if in.KeepSystem && a.JobInstance.OfEachAgent() {
 			continue
 		}
@@ -103,7 +103,7 @@ func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResu
 	}
 	var result contract.EvacuateResult
 	for _, m := range in.Moves {
-		a := s.attempts[attemptKey{m.Task, m.Attempt}]
+		a := s.work.attempts[attemptKey{m.Task, m.Attempt}]
 		if a == nil || !a.movable() {
 			continue
 		}
@@ -111,7 +111,7 @@ func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResu
 		c.hub.takeOffLocked(a, &contract.EvacuateInput{AgentID: in.AgentID, Target: m.To, Reason: in.Reason})
 	}
 	if len(result.Attempts) > 0 {
-		s.relieved = time.Now().Add(relievedFor)
+		s.leaving.relievedUntil = time.Now().Add(relievedFor)
 		c.hub.slotsChangedLocked(s)
 		time.AfterFunc(relievedFor, func() {
 			c.hub.mu.Lock()
@@ -136,17 +136,17 @@ func (c activities) evacuated(s *session, roles bool, moving []*attempt) (bool, 
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	for _, a := range moving {
-		if s.attempts[a.key()] == a {
+		if s.work.attempts[a.key()] == a {
 			return false, nil
 		}
 	}
 	switch {
-	case !roles || s.resigned == 0:
+	case !roles || s.leaving.resigned == 0:
 		return true, nil
 	case s.gone:
 		return false, noSession()
 	}
-	return s.toldRoleLocked(), nil
+	return s.orders.toldRole(), nil
 }
 
 // endEvacuation lets the agent have work again. If it did not stop, it keeps its roles; else its cluster gives them to
@@ -154,9 +154,9 @@ func (c activities) evacuated(s *session, roles bool, moving []*attempt) (bool, 
 func (c activities) endEvacuation(s *session, roles, stopped bool) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	s.evacuating = false
-	if roles && !stopped && s.resigned != 0 && !s.gone {
-		s.resigned = 0
+	s.leaving.evacuating = false
+	if roles && !stopped && s.leaving.resigned != 0 && !s.gone {
+		s.leaving.resigned = 0
 		c.hub.serveLocked(s)
 		c.hub.sendRoleLocked(s)
 	}

@@ -23,7 +23,7 @@ func (f facts) HolderOf(task string, number int) string {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 	for _, s := range f.hub.sessions {
-		if s.attempts[attemptKey{task, number}] != nil {
+		if s.work.attempts[attemptKey{task, number}] != nil {
 			return s.agent
 		}
 	}
@@ -36,7 +36,7 @@ func (f facts) States(cluster string) (states []contract.AgentState) {
 	defer f.hub.mu.Unlock()
 	for _, s := range f.hub.sessions {
 		if s.cluster == cluster {
-			states = append(states, contract.AgentState{AgentID: s.agent, State: s.state})
+			states = append(states, contract.AgentState{AgentID: s.agent, State: s.reports.state})
 		}
 	}
 	slices.SortFunc(states, func(a, b contract.AgentState) int { return strings.Compare(a.AgentID, b.AgentID) })
@@ -49,8 +49,8 @@ func (f facts) Digests() map[string][]string {
 	defer f.hub.mu.Unlock()
 	digests := map[string][]string{}
 	for _, s := range f.hub.sessions {
-		if s.state != nil && f.hub.directives[s.cluster].Mode != api.ActiveActive {
-			digests[s.cluster] = append(digests[s.cluster], s.state.Digest)
+		if s.reports.state != nil && f.hub.directives[s.cluster].Mode != api.ActiveActive {
+			digests[s.cluster] = append(digests[s.cluster], s.reports.state.Digest)
 		}
 	}
 	return digests
@@ -71,17 +71,17 @@ func (f facts) Agents(clusterName string, now time.Time) (agents []health.Agent)
 			Instance: s.instance,
 			Epoch:    s.epoch,
 			Record:   s.health,
-			Alive:    !s.held && s.judged == cluster.Alive,
+			Alive:    !s.loss.held && s.loss.judged == cluster.Alive,
 			Facts: cluster.HealthFacts{
-				SelfReported:  s.ownHealth,
-				SelfNote:      s.ownNote,
+				SelfReported:  s.reports.health,
+				SelfNote:      s.reports.note,
 				Slots:         s.registration.MaxTasks,
-				Stuck:         s.stuck(now),
-				Silence:       now.Sub(s.lastContact),
+				Stuck:         s.work.stuck(now),
+				Silence:       now.Sub(s.link.lastContact),
 				Interval:      f.hub.holdTimeLocked(s),
-				CPUPercent:    s.metrics.CPUPercent,
-				MemoryPercent: s.metrics.MemoryPercent,
-				DiskPercent:   s.metrics.DiskPercent,
+				CPUPercent:    s.reports.metrics.CPUPercent,
+				MemoryPercent: s.reports.metrics.MemoryPercent,
+				DiskPercent:   s.reports.metrics.DiskPercent,
 			},
 		})
 	}
@@ -106,7 +106,7 @@ func (f facts) entries(picks func(agent string) bool) (entries []*workerpb.Worke
 	now := time.Now()
 	for _, s := range f.hub.sessions {
 		if picks(s.agent) {
-			s.markWork(now)
+			s.work.mark(now)
 			entries = append(entries, s.published().Entry(now))
 		}
 	}
@@ -119,15 +119,15 @@ func (s *session) published() *registry.Agent {
 	level, score := s.health.Last()
 	return &registry.Agent{
 		Register:    &s.registration,
-		Stopping:    s.stopping,
+		Stopping:    s.leaving.stopping,
 		Status:      status,
 		Since:       since,
 		OpenedAt:    s.openedAt,
-		LastContact: s.lastContact,
-		WorkedAt:    s.workedAt,
-		Running:     len(s.attempts),
-		Metrics:     &s.metrics,
-		Counters:    s.counters,
+		LastContact: s.link.lastContact,
+		WorkedAt:    s.work.lastAt,
+		Running:     len(s.work.attempts),
+		Metrics:     &s.reports.metrics,
+		Counters:    s.reports.counters,
 		Health:      level,
 		HealthScore: score,
 	}
@@ -136,12 +136,12 @@ func (s *session) published() *registry.Agent {
 // status is the session's live status, and since when it has it.
 func (s *session) status() (api.AgentStatus, time.Time) {
 	switch {
-	case s.judged == cluster.Suspect:
-		return api.AgentSuspect, s.judgedAt
-	case s.judged == cluster.Warning:
-		return api.AgentWarning, s.judgedAt
-	case s.stopping:
-		return api.AgentStopping, s.stoppingAt
+	case s.loss.judged == cluster.Suspect:
+		return api.AgentSuspect, s.loss.judgedAt
+	case s.loss.judged == cluster.Warning:
+		return api.AgentWarning, s.loss.judgedAt
+	case s.leaving.stopping:
+		return api.AgentStopping, s.leaving.stoppingAt
 	}
 	return api.AgentOnline, s.openedAt
 }

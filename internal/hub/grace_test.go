@@ -191,7 +191,7 @@ func TestWorkThatMustNotRunTwiceIsHeldForItsAgent(t *testing.T) {
 				<-a.poll(lists(given))
 				b.pass(2 * time.Second)
 				require.Empty(t, b.reported(), "it goes on")
-				require.Contains(t, a.session().attempts, attemptKey{"t1", 1})
+				require.Contains(t, a.session().work.attempts, attemptKey{"t1", 1})
 			})
 		})
 		t.Run(name+", its result comes first", func(t *testing.T) {

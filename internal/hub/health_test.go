@@ -111,7 +111,7 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 		}, .85, api.HealthDegraded},
 		"what was cancelled does not count": {func(a *peer) {
 			given := a.give(aTask("t1"))
-			a.b.cancelAttempt(a.session().attempts[attemptKey{given.TaskID, given.Attempt}])
+			a.b.cancelAttempt(a.session().work.attempts[attemptKey{given.TaskID, given.Attempt}])
 			_ = a.report(given, api.AttemptCancelled)
 		}, 1, api.HealthHealthy},
 		"its host is full": {func(a *peer) {

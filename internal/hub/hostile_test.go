@@ -38,7 +38,7 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 		given := a.give(aTask("j~~0.1", func(in *contract.RunTaskInput) {
 			in.Instance = &api.InstanceOf{Job: "j", Name: "0", Version: 1}
 		}))
-		a.session().attempts[attemptKey{given.TaskID, 1}].accepted = false // its next poll tells when it began
+		a.session().work.attempts[attemptKey{given.TaskID, 1}].accepted = false // its next poll tells when it began
 		for range 3 {
 			a.poll(func(p *protocol.Poll) {
 				p.Metrics = protocol.Metrics{CPUPercent: new(1e308), MemoryPercent: new(1e308), DiskPercent: new(-1e308)}
@@ -128,7 +128,7 @@ func TestEventsOfManyLongReportsAreToldInParts(t *testing.T) {
 		for i := range attempts {
 			key := attemptKey{fmt.Sprint("t", i), 1}
 			s := b.sessions["a"]
-			s.attempts[key] = &attempt{attemptClaims: attemptClaims{Task: key.task, Attempt: 1}, session: s, accepted: true, deliveredIn: 1}
+			s.work.attempts[key] = &attempt{attemptClaims: attemptClaims{Task: key.task, Attempt: 1}, session: s, accepted: true, deliveredIn: 1}
 			running = append(running, protocol.RunningAttempt{TaskID: key.task, Attempt: 1,
 				Progress: &api.Progress{Step: text[:200], Message: text}})
 		}
@@ -162,11 +162,11 @@ func TestWhatAnAgentMakesUpTakesLittle(t *testing.T) {
 		}
 		a := b.register("a", 1, func(r *protocol.Register) { r.Running = listed(0) })
 		require.Nil(t, a.session().registration.Running)
-		require.LessOrEqual(t, len(a.session().commands), 1000)
+		require.LessOrEqual(t, len(a.session().orders.waiting), 1000)
 		for i := range 5 {
 			a.poll(func(p *protocol.Poll) { p.Running = listed(i + 1) })
 		}
-		require.LessOrEqual(t, len(a.session().leftovers), 1000)
+		require.LessOrEqual(t, len(a.session().work.leftovers), 1000)
 		require.LessOrEqual(t, lines.Len(), 1)
 
 		a.poll(func(p *protocol.Poll) {
@@ -176,7 +176,7 @@ func TestWhatAnAgentMakesUpTakesLittle(t *testing.T) {
 			}
 		})
 		s := a.session()
-		require.LessOrEqual(t, len(s.commands)+len(s.told), 1000)
+		require.LessOrEqual(t, len(s.orders.waiting)+len(s.orders.told), 1000)
 	})
 }
 
@@ -192,7 +192,7 @@ func TestInstancesAreToldInParts(t *testing.T) {
 			key := attemptKey{fmt.Sprintf("t%04d", i), 1}
 			claims := attemptClaims{Task: key.task, Attempt: 1,
 				JobInstance: &api.InstanceOf{Job: "j", Name: fmt.Sprint(i), Service: offer}}
-			s.attempts[key] = &attempt{attemptClaims: claims, session: s, accepted: true, startedAt: time.Now()}
+			s.work.attempts[key] = &attempt{attemptClaims: claims, session: s, accepted: true, startedAt: time.Now()}
 		}
 		b.mu.Unlock()
 		told, in := 0, contract.ReadInstancesInput{}

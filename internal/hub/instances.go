@@ -66,7 +66,7 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 	}
 	k.round, k.ended = t.round, ""
 	k.now = contract.HealthReport{Task: a.Task, Attempt: a.Attempt, Health: a.healthNow(), Changes: a.healthChanges,
-		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leavingUntil)}
+		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leaving.drainedUntil)}
 }
 
 // tellLocked ends a look at all attempts: instances that were not seen are gone, and jobs are told what is new.
@@ -134,7 +134,7 @@ func (h *Hub) tellJobs(news map[string][]contract.HealthReport) {
 // stopped, does not pass.
 func (a *attempt) healthNow() api.InstanceHealth {
 	switch {
-	case !a.session.disconnectedAt.IsZero() || a.cancelling || a.session.stopping:
+	case a.session.link.closed() || a.cancelling || a.session.leaving.stopping:
 		return api.InstanceFailing
 	case a.JobInstance.Health == nil:
 		return api.InstancePassing

@@ -54,8 +54,8 @@ func (h *Hub) serveLocked(s *session) {
 			wanted[name] = true
 		}
 	}
-	kept := s.lanes[:0]
-	for _, l := range s.lanes {
+	kept := s.serving.lanes[:0]
+	for _, l := range s.serving.lanes {
 		if wanted[l.name] {
 			delete(wanted, l.name)
 			kept = append(kept, l)
@@ -70,7 +70,7 @@ func (h *Hub) serveLocked(s *session) {
 		}
 		l.endLocked(why)
 	}
-	s.lanes, s.fits = kept, slices.ContainsFunc(kept, func(l *lane) bool { return l.need != nil })
+	s.serving.lanes, s.serving.fits = kept, slices.ContainsFunc(kept, func(l *lane) bool { return l.need != nil })
 	for name := range wanted {
 		l := h.lanes[name]
 		if l == nil {
@@ -79,14 +79,14 @@ func (h *Hub) serveLocked(s *session) {
 			h.lanes[name] = l
 		}
 		l.sessions[s] = &seat{session: s, at: -1}
-		s.lanes, s.fits = append(s.lanes, l), s.fits || l.need != nil
+		s.serving.lanes, s.serving.fits = append(s.serving.lanes, l), s.serving.fits || l.need != nil
 		l.countLocked(s, s.score())
 		l.fillLocked()
 	}
 	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.Lane) })
 	h.returnUndeliveredIfLocked(s, "the agent does not serve the lane any more", func(a *attempt) bool {
 		return a.Lane != contract.AgentLane(s.cluster, s.agent) &&
-			!slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.name == a.Lane })
+			!slices.ContainsFunc(s.serving.lanes, func(l *lane) bool { return l.name == a.Lane })
 	})
 }
 
@@ -107,19 +107,19 @@ func (l *lane) endLocked(why string) {
 
 // slotsChangedLocked brings the lanes' free slots up to date with a session.
 func (h *Hub) slotsChangedLocked(s *session) {
-	s.markWork(time.Now())
+	s.work.mark(time.Now())
 	now := s.slots()
-	changed := now != s.free
-	s.free = now
+	changed := now != s.serving.free
+	s.serving.free = now
 	score := s.score()
-	if !changed && !s.fits {
-		for _, l := range s.lanes {
+	if !changed && !s.serving.fits {
+		for _, l := range s.serving.lanes {
 			l.ranking.update(l.sessions[s], score)
 		}
 		return
 	}
 	var more []*lane
-	for _, l := range s.lanes {
+	for _, l := range s.serving.lanes {
 		if l.countLocked(s, score) > 0 {
 			more = append(more, l)
 		}
@@ -132,7 +132,7 @@ func (h *Hub) slotsChangedLocked(s *session) {
 
 // countLocked brings the lane's free slots up to date with a session, and returns how many more it has.
 func (l *lane) countLocked(s *session, score float64) (more int) {
-	slots, seat := s.free, l.sessions[s]
+	slots, seat := s.serving.free, l.sessions[s]
 	if l.need != nil && slots > 0 {
 		slots = min(slots, l.hub.roomLocked(seat, l.need))
 	}

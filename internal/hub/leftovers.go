@@ -35,10 +35,10 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 	var left map[attemptKey]*leftover // usually empty
 	for _, r := range running {
 		key := attemptKey{r.TaskID, r.Attempt}
-		if s.attempts[key] != nil {
+		if s.work.attempts[key] != nil {
 			continue
 		}
-		l := s.leftovers[key]
+		l := s.work.leftovers[key]
 		if l == nil && len(left) >= maxDropped {
 			continue
 		}
@@ -55,8 +55,8 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 		}
 		left[key] = l
 		if r.State == protocol.RunningStuck {
-			if !l.stuck && now.Sub(s.complainedAt) >= stuckSpacing {
-				s.complainedAt = now
+			if !l.stuck && now.Sub(s.work.complainedAt) >= stuckSpacing {
+				s.work.complainedAt = now
 				h.log.Warn("A handler does not stop; its slot stays in use", zap.String("agent", s.agent),
 					zap.String("task", r.TaskID), zap.Int("attempt", r.Attempt))
 			}
@@ -68,11 +68,11 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 			l.toldAt = now
 		}
 	}
-	before := s.leftovers
-	s.leftovers = left
+	before := s.work.leftovers
+	s.work.leftovers = left
 	for key, l := range before {
 		if left[key] == nil {
-			s.reallocated(l.allocation)
+			s.resources.reallocated(l.allocation)
 			h.freePortsLocked(s, l.allocation, true)
 		}
 	}
@@ -81,24 +81,13 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 // leave records an attempt that ends although its handler runs on: its slot stays in use until the agent no longer
 // lists it. Call it before the attempt is forgotten.
 func (s *session) leave(key attemptKey, l leftover) {
-	if s.leftovers == nil {
-		s.leftovers = map[attemptKey]*leftover{}
+	if s.work.leftovers == nil {
+		s.work.leftovers = map[attemptKey]*leftover{}
 	}
 	l.occupies = true
-	if a := s.attempts[key]; a != nil {
+	if a := s.work.attempts[key]; a != nil {
 		l.allocation = a.Allocation
 	}
-	s.reallocated(l.allocation)
-	s.leftovers[key] = &l
-}
-
-// occupied is how many slots the leftovers keep.
-func (s *session) occupied() int {
-	n := 0
-	for _, l := range s.leftovers {
-		if l.occupies {
-			n++
-		}
-	}
-	return n
+	s.resources.reallocated(l.allocation)
+	s.work.leftovers[key] = &l
 }

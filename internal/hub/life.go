@@ -64,15 +64,16 @@ func (h *Hub) admitLocked(
 	} else {
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate, s.kind = fresh.registration, fresh.candidate, fresh.kind
-		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
-		s.sequence, s.repliedAt, s.vacated = 0, time.Time{}, false
+		s.reports.providers, s.link.lastContact, s.link.closedAt = reg.Providers, now, time.Time{}
+		s.link.sequence, s.link.repliedAt, s.leaving.vacated = 0, time.Time{}, false
 		s.health.Rejoined()
-		s.repeat()
+		s.orders.repeat(s.work.attempts)
 	}
 	s.token, s.mistakes = token, joined.Mistakes
-	s.lease, s.offered = h.newLeaseLocked(s), 0
+	s.lease.length, s.lease.offered = h.newLeaseLocked(s), 0
+	s.lease.longest, s.lease.unpolled = h.longestLease(), true
 	h.moveLocked(s, from)
-	h.states.Rejoined(s.cluster, s.state != nil)
+	h.states.Rejoined(s.cluster, s.reports.state != nil)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {
 		listed[attemptKey{r.TaskID, r.Attempt}] = true
@@ -80,10 +81,10 @@ func (h *Hub) admitLocked(
 	}
 	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBackLocked)
 	h.settleAwaitedLocked(s, listed)
-	for _, a := range s.attempts {
+	for _, a := range s.work.attempts {
 		a.deliveredIn = min(a.deliveredIn, 1) // the process counts its polls from 1 again
 	}
-	s.answerNow = len(reg.Running) > 0
+	s.orders.answerNow = len(reg.Running) > 0
 	h.slotsChangedLocked(s)
 	h.serveLocked(s)
 	h.sendRoleLocked(s)
@@ -94,7 +95,7 @@ func (h *Hub) admitLocked(
 // reattachLocked takes over an attempt that the agent still runs, as after a restart of the hub.
 func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Time) {
 	key := attemptKey{r.TaskID, r.Attempt}
-	a := s.attempts[key]
+	a := s.work.attempts[key]
 	if a == nil {
 		claims, err := h.seal.openAttempt(r.Token)
 		cluster, _, _ := contract.LaneOfQueue(claims.Lane)
@@ -104,8 +105,8 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 			return
 		}
 		a = &attempt{attemptClaims: claims, session: s, sealed: r.Token, assignedAt: now, deliveredIn: 1}
-		s.attempts[key] = a
-		s.reallocated(a.Allocation)
+		s.work.attempts[key] = a
+		s.resources.reallocated(a.Allocation)
 		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()
 	}
@@ -115,26 +116,26 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 
 // disconnectedLocked marks a session suspect.
 func (h *Hub) disconnectedLocked(s *session, now time.Time) {
-	s.conn = nil
+	s.link.conn = nil
 	if s.gone || h.stopping {
 		return
 	}
-	s.disconnectedAt, s.unreachable = now, false
+	s.link.closedAt, s.link.unreachable = now, false
 	h.away[s] = struct{}{}
-	s.repeat()
+	s.orders.repeat(s.work.attempts)
 	h.slotsChangedLocked(s)
 }
 
 // givenUpLocked is the end of a lost session.
 func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
-	e := ending{evidence: api.EvidenceSilence, after: now.Sub(s.lastContact),
-		lease: h.leaseLeftLocked(s, now), at: now}
+	e := ending{evidence: api.EvidenceSilence, after: now.Sub(s.link.lastContact),
+		lease: s.lease.left(now), at: now}
 	text := ""
 	switch {
-	case s.unreachable:
+	case s.link.unreachable:
 		e.evidence, text = api.EvidenceUnreachable, "its host does not answer; it last polled %s before"
-	case !s.disconnectedAt.IsZero():
-		e.evidence, e.after = api.EvidenceClosed, now.Sub(s.disconnectedAt)
+	case s.link.closed():
+		e.evidence, e.after = api.EvidenceClosed, now.Sub(s.link.closedAt)
 		text = "its connection closed and it did not come back within %s"
 	}
 	e.after = e.after.Round(time.Millisecond)
@@ -165,7 +166,7 @@ type ending struct {
 // fenceLocked ends a session whose agent id a newer process has.
 func (h *Hub) fenceLocked(s *session, now time.Time) {
 	h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, living: h.takenLocked(s, now),
-		lease: h.leaseLeftLocked(s, now), at: now})
+		lease: s.lease.left(now), at: now})
 }
 
 // endLocked closes a session: its attempts are lost or given back, its lanes released, and the cluster is notified.
@@ -174,13 +175,13 @@ func (h *Hub) endLocked(s *session, e ending) {
 		return
 	}
 	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster),
-		zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
+		zap.String("reason", e.reason), zap.Int("attempts", len(s.work.attempts)))
 	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
 	if e.evidence != "" {
 		h.metrics.givenUp.WithLabelValues(string(e.evidence)).Inc()
 	}
 	s.gone, s.fenced = true, e.fenced
-	if s.state != nil {
+	if s.reports.state != nil {
 		h.states.Changed()
 	}
 	if h.sessions[s.agent] == s {
@@ -188,12 +189,12 @@ func (h *Hub) endLocked(s *session, e ending) {
 		h.leaveHostLocked(s)
 	}
 	s.health.Close(e.at)
-	if s.conn != nil {
-		s.conn.session = nil
-		s.conn = nil
+	if s.link.conn != nil {
+		s.link.conn.session = nil
+		s.link.conn = nil
 	}
 	held, unlisted, awaited := h.endAttemptsLocked(s, &e)
-	s.outbox = nil
+	s.work.outbox = nil
 	h.slotsChangedLocked(s)
 	h.serveLocked(s)
 	s.wake.Send()
@@ -223,7 +224,7 @@ func (h *Hub) endAttemptsLocked(s *session, e *ending) (held []cluster.HeldAttem
 			unlisted++
 		}
 	}
-	for _, a := range s.attempts {
+	for _, a := range s.work.attempts {
 		if until := h.awaitLocked(a, e); !until.IsZero() {
 			awaited = later(awaited, until)
 			if a.JobInstance == nil { // instances are their jobs' to tell of
@@ -241,11 +242,11 @@ func (h *Hub) endAttemptsLocked(s *session, e *ending) (held []cluster.HeldAttem
 			h.giveBackLocked(a, e.reason)
 		}
 	}
-	s.eachAllocation(func(a *api.Allocation) {
-		s.reallocated(a)
+	s.work.eachAllocation(func(a *api.Allocation) {
+		s.resources.reallocated(a)
 		h.freePortsLocked(s, a, true)
 	})
-	clear(s.attempts)
+	clear(s.work.attempts)
 	return held, unlisted, awaited
 }
 
@@ -290,8 +291,8 @@ func (f facts) rejoin() {
 		delete(h.sessions, agent)
 		h.leaveHostLocked(s)
 		s.gone = true
-		s.eachAllocation(s.reallocated)
-		clear(s.attempts)
+		s.work.eachAllocation(s.resources.reallocated)
+		clear(s.work.attempts)
 		s.health.Close(time.Now())
 		h.slotsChangedLocked(s)
 		h.serveLocked(s)
@@ -305,7 +306,7 @@ func (f facts) rejoin() {
 func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool,
 	giveBack func(a *attempt, why string),
 ) {
-	for key, a := range s.attempts {
+	for key, a := range s.work.attempts {
 		if listed[key] || !shouldList(a) {
 			continue
 		}
@@ -323,7 +324,7 @@ func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shoul
 // connection as the answer, the agent had the answer and did not receive the assignment from it. On another connection
 // the poll may be older than the answer's arrival, or the answer was lost.
 func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
-	if a.deliveredOn == a.session.conn {
+	if a.deliveredOn == a.session.link.conn {
 		a.session.countUndone(a, time.Now())
 		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
 		return
@@ -335,7 +336,7 @@ func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 // answer carried it or it is idempotent; otherwise the agent may have begun it, so it counts as lost.
 func (d detector) takeBackLocked(a *attempt, now time.Time) {
 	h := d.hub
-	if a.deliveredIn > 0 && a.session.judged == cluster.Alive { // else its silence counts
+	if a.deliveredIn > 0 && a.session.loss.judged == cluster.Alive { // else its silence counts
 		a.session.countUndone(a, now)
 	}
 	h.forgetLocked(a)
@@ -343,7 +344,7 @@ func (d detector) takeBackLocked(a *attempt, now time.Time) {
 		h.giveBackLocked(a, "the agent did not accept it in time")
 		return
 	}
-	h.loseLocked(a, "the agent did not accept it in time", h.leaseOfLocked(a.session))
+	h.loseLocked(a, "the agent did not accept it in time", a.session.lease.most())
 }
 
 // returnUndeliveredLocked returns attempts that a session was assigned and no answer carried.
@@ -353,16 +354,16 @@ func (h *Hub) returnUndeliveredLocked(s *session, why string) {
 
 func (h *Hub) returnUndeliveredIfLocked(s *session, why string, returns func(*attempt) bool) {
 	var kept []*attempt
-	for _, a := range s.outbox {
+	for _, a := range s.work.outbox {
 		if !returns(a) {
 			kept = append(kept, a)
 			continue
 		}
-		delete(s.attempts, a.key())
-		s.reallocated(a.Allocation)
+		delete(s.work.attempts, a.key())
+		s.resources.reallocated(a.Allocation)
 		h.giveBackLocked(a, why)
 	}
-	s.outbox = kept
+	s.work.outbox = kept
 	h.slotsChangedLocked(s)
 }
 
@@ -393,7 +394,7 @@ func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool, after t
 // with each. One that is stopping gets no more.
 func (h *Hub) giveBackInTurnLocked(a *attempt, why string, now time.Time) {
 	turn := h.offers.Spend(a.Tenant, 1, now)
-	if turn <= crowded || a.session.stopping {
+	if turn <= crowded || a.session.leaving.stopping {
 		turn = 0
 	}
 	h.giveBackAsLocked(a, why, false, turn)
@@ -405,17 +406,17 @@ func (h *Hub) forgetLocked(a *attempt) {
 	if w := h.awaited[a.key()]; w != nil && w.attempt == a {
 		delete(h.awaited, a.key())
 	}
-	if s.attempts[a.key()] != a {
+	if s.work.attempts[a.key()] != a {
 		return
 	}
-	delete(s.attempts, a.key())
-	s.reallocated(a.Allocation)
-	if s.leftovers[a.key()] == nil {
+	delete(s.work.attempts, a.key())
+	s.resources.reallocated(a.Allocation)
+	if s.work.leftovers[a.key()] == nil {
 		h.freePortsLocked(s, a.Allocation, a.mayHaveBegun())
 	}
-	for i, waiting := range s.outbox {
+	for i, waiting := range s.work.outbox {
 		if waiting == a {
-			s.outbox = append(s.outbox[:i:i], s.outbox[i+1:]...)
+			s.work.outbox = append(s.work.outbox[:i:i], s.work.outbox[i+1:]...)
 			break
 		}
 	}

@@ -54,7 +54,7 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		}
 	}
 	gauge("mainstay_hub_attempts", "Attempts that agents of this hub have.",
-		sum(func(s *session) int { return len(s.attempts) }))
+		sum(func(s *session) int { return len(s.work.attempts) }))
 	gauge("mainstay_hub_lane_polls", "Open polls on lanes.", func() int {
 		n := 0
 		for _, l := range h.lanes {
@@ -64,7 +64,7 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 	})
 	gauge("mainstay_hub_stuck_handlers",
 		"Handlers that their agents do not stop although their attempts are over; each keeps a slot.",
-		sum((*session).occupied))
+		sum(func(s *session) int { return s.work.occupied() }))
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mainstay_hub_lease_age_seconds",
 		Help: "Time since Temporal last took the heartbeat of the hub's own lease. Above 5 it renews no leases of agents; above 10 it may have been given up."},
 		func() float64 { return h.lease.Age(time.Now()).Seconds() }))

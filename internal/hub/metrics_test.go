@@ -177,7 +177,7 @@ func TestOnlyFaultsAreTimed(t *testing.T) {
 		a.give(aTask("t1"))
 		a.give(aTask("t2"))
 		b.mu.Lock()
-		b.sessions["a"].attempts[attemptKey{"t2", 1}].evacuation = &contract.EvacuateInput{}
+		b.sessions["a"].work.attempts[attemptKey{"t2", 1}].evacuation = &contract.EvacuateInput{}
 		b.mu.Unlock()
 		a.hangUp()
 		b.pass(2 * time.Second)

@@ -33,8 +33,8 @@ func TestForeignIdsAreRefusedAlsoInACrowd(t *testing.T) {
 	})
 }
 
-// TestAgentIsNotFencedByAnotherCluster has an agent id registered in another cluster, whose epochs are higher: while the
-// agent is here, and while it is away for a moment.
+// TestAgentIsNotFencedByAnotherCluster has an agent id registered in another cluster, whose epochs are higher: while
+// the agent is here, and while it is away for a moment.
 func TestAgentIsNotFencedByAnotherCluster(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)

@@ -121,7 +121,7 @@ func TestOwnLaneIsPolledWhileItIsOpen(t *testing.T) {
 			b.pass(0)
 			s := a.session()
 			b.mu.Lock()
-			s.attempts[attemptKey{"long", 1}].accepted = true
+			s.work.attempts[attemptKey{"long", 1}].accepted = true
 			b.mu.Unlock()
 			b.pass(time.Hour)
 			require.Equal(t, 1, b.listed(), "what waits behind the work is not seen")

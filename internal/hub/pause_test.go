@@ -36,7 +36,7 @@ func TestPausedLanesAreNotPolled(t *testing.T) {
 		other := b.register("b", 2, gpu)
 		require.Zero(t, b.open("lane/c")+b.open("lane/c/agent/b"), "an agent that joins takes nothing")
 		require.Empty(t, b.reported(), "what runs goes on")
-		require.Len(t, a.session().attempts, 1)
+		require.Len(t, a.session().work.attempts, 1)
 
 		tell(5, false, "default")
 		require.Equal(t, map[string]int{"default": 0, "cap": 3, "agent": 1}, open())
@@ -75,7 +75,7 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 		a := b.register("a", 2)
 		b.queue("lane/c", aTask("t1"))
 		b.queue("lane/c/agent/a", aTask("t2"))
-		require.Len(t, a.session().outbox, 2)
+		require.Len(t, a.session().work.outbox, 2)
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: api.ActiveActive,
 			PausedLanes: []string{"default"}}))
 		b.pass(0)
@@ -85,7 +85,7 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 		got := <-a.poll()
 		require.Len(t, got.Assignments, 1)
 		require.Equal(t, "t2", got.Assignments[0].TaskID)
-		require.Equal(t, 1, a.session().free)
+		require.Equal(t, 1, a.session().serving.free)
 	})
 }
 

@@ -19,7 +19,7 @@ func (h *Hub) holdPoll(
 		h.mu.Unlock()
 		return protocol.Polled{}, err
 	}
-	if poll.Sequence <= s.sequence {
+	if poll.Sequence <= s.link.sequence {
 		h.mu.Unlock()
 		return protocol.Polled{}, nil // a late duplicate of an answered poll
 	}
@@ -27,7 +27,7 @@ func (h *Hub) holdPoll(
 	s.wake.Send() // ends an older poll that is still held; this one looks at the outbox first
 	hold := time.NewTimer(h.holdTimeLocked(s))
 	defer hold.Stop()
-	for waiting := !s.answerNow; ; {
+	for waiting := !s.orders.answerNow; ; {
 		if s.gone {
 			defer h.mu.Unlock()
 			if s.fenced {
@@ -36,12 +36,12 @@ func (h *Hub) holdPoll(
 			_, err := h.findLocked(claims)
 			return protocol.Polled{}, err
 		}
-		if s.sequence != poll.Sequence {
+		if s.link.sequence != poll.Sequence {
 			h.mu.Unlock()
 			s.wake.Send() // the wake was for the newer poll
 			return protocol.Polled{}, nil
 		}
-		if len(s.outbox) > 0 || len(s.commands) > 0 || !waiting || h.stopping {
+		if len(s.work.outbox) > 0 || len(s.orders.waiting) > 0 || !waiting || h.stopping {
 			answer := h.answerLocked(s, time.Now())
 			h.mu.Unlock()
 			return answer, nil
@@ -55,7 +55,7 @@ func (h *Hub) holdPoll(
 			// The connection closed or the server stops. ConnState marks the session, unless another server is in
 			// front.
 			h.mu.Lock()
-			if s.sequence == poll.Sequence && !s.gone && s.disconnectedAt.IsZero() {
+			if s.link.sequence == poll.Sequence && !s.gone && !s.link.closed() {
 				h.disconnectedLocked(s, time.Now())
 			}
 			h.mu.Unlock()
@@ -67,15 +67,15 @@ func (h *Hub) holdPoll(
 
 // answerLocked empties the outbox and the commands into one answer.
 func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
-	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.lease.Fresh(now)}
-	for _, a := range s.outbox {
-		a.deliveredIn, a.deliveredOn = s.sequence, s.conn
+	answer := protocol.Polled{Commands: s.orders.waiting, LeaseHeld: !h.lease.Fresh(now)}
+	for _, a := range s.work.outbox {
+		a.deliveredIn, a.deliveredOn = s.link.sequence, s.link.conn
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
-	s.told, s.toldIn, s.repliedAt = s.commands, s.sequence, now
-	s.outbox, s.commands, s.answerNow = nil, nil, false
+	s.orders.told, s.orders.toldIn, s.link.repliedAt = s.orders.waiting, s.link.sequence, now
+	s.work.outbox, s.orders.waiting, s.orders.answerNow = nil, nil, false
 	if !answer.LeaseHeld {
-		s.answeredAt = now
+		s.lease.answeredAt = now
 		h.offerLeaseLocked(s, &answer, now)
 	}
 	return answer
@@ -84,31 +84,31 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 // applyPollLocked brings the session up to date with a poll.
 func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, now time.Time) {
 	poll.Metrics.Bound()
-	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
-	s.measure(&poll, now)
-	if poll.Answered != nil && *poll.Answered < s.toldIn {
-		s.repeat()
+	s.health.Heartbeat(now.Sub(s.link.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
+	s.link.measure(&poll, s.orders.toldIn, now)
+	if poll.Answered != nil && *poll.Answered < s.orders.toldIn {
+		s.orders.repeat(s.work.attempts)
 	}
-	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
-	h.readLeaseLocked(s, poll.Lease.Std())
+	s.link.sequence, s.link.lastContact, s.orders.told = poll.Sequence, now, nil
+	s.lease.read(poll.Lease.Std())
 	s.attach(conn)
 	h.unholdLocked(s, now)
-	s.metrics, s.counters, s.ownHealth = poll.Metrics, poll.Counters, poll.Health
-	s.ownNote = api.Printable(poll.HealthNote)
+	s.reports.metrics, s.reports.counters, s.reports.health = poll.Metrics, poll.Counters, poll.Health
+	s.reports.note = api.Printable(poll.HealthNote)
 	if poll.Providers != nil {
-		s.access = poll.Providers
+		s.reports.providers = poll.Providers
 	}
-	if poll.State != nil && (s.state == nil || s.state.Digest != poll.State.Digest) {
-		s.state = poll.State
+	if poll.State != nil && (s.reports.state == nil || s.reports.state.Digest != poll.State.Digest) {
+		s.reports.state = poll.State
 		h.states.Changed()
 	}
-	if poll.Stopping && !s.stopping {
-		s.stopping, s.stoppingAt = true, now
+	if poll.Stopping && !s.leaving.stopping {
+		s.leaving.stopping, s.leaving.stoppingAt = true, now
 		h.resignLocked(s)
 		h.registry.Changed(s.agent)
 	}
 	for _, r := range poll.Returned {
-		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
+		if a := s.work.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
 			a.deliveredIn = 0 // it certainly never began
 			h.forgetLocked(a)
 			if why := h.avoidPortLocked(a, r.PortInUse); why != "" {
@@ -129,7 +129,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	for _, r := range poll.Running {
 		key := attemptKey{r.TaskID, r.Attempt}
 		listed[key] = true
-		if a := s.attempts[key]; a != nil {
+		if a := s.work.attempts[key]; a != nil {
 			h.applyRunningLocked(a, r, now)
 			if h.overdue(a, r, now) {
 				overdue = append(overdue, a)
@@ -144,7 +144,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 		return a.deliveredIn > 0 &&
 			a.deliveredIn < poll.Sequence
 	}, h.giveBackUnlistedLocked)
-	if s.stopping {
+	if s.leaving.stopping {
 		h.returnUndeliveredLocked(s, "the agent is stopping")
 	}
 	h.slotsChangedLocked(s)
@@ -155,7 +155,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 	accepted := a.accepted
 	a.apply(r, now)
 	if !accepted {
-		a.session.worked = true
+		a.session.work.ever = true
 		h.countAcceptedLocked(a, now)
 		h.events.Running(a.about(), a.input.TransferredFrom, a.queuedAt)
 	}

@@ -50,7 +50,7 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 		require.Equal(t, attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
 			Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo", StopGrace: api.Duration(api.DefaultStopGrace)}, claims)
 		a.poll(lists(got.Assignments[0]))
-		require.True(t, a.session().attempts[attemptKey{"t1", 1}].accepted)
+		require.True(t, a.session().work.attempts[attemptKey{"t1", 1}].accepted)
 		require.Empty(t, b.reported())
 	})
 }
@@ -67,7 +67,7 @@ func TestNoLeaseFromAHubThatTemporalDoesNotHear(t *testing.T) {
 			b.lease.Renewed(at.Add(-c.age))
 			got := <-a.poll()
 			require.Equal(t, c.withheld, got.LeaseHeld, c.age)
-			require.Equal(t, c.withheld, !a.session().answeredAt.Equal(at), "the hub counts the same lease: %s", c.age)
+			require.Equal(t, c.withheld, !a.session().lease.answeredAt.Equal(at), "the hub counts the same lease: %s", c.age)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestRepeatedCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSession(protocol.Register{}, 1, time.Now())
 	running := attemptKey{"running", 1}
-	s.attempts[running] = &attempt{attemptClaims: attemptClaims{Task: "running", Attempt: 1}}
+	s.work.attempts[running] = &attempt{attemptClaims: attemptClaims{Task: "running", Attempt: 1}}
 	ask := func(kind protocol.CommandType, n int) protocol.Command {
 		return protocol.Command{Type: kind, Request: fmt.Sprint(n)}
 	}
@@ -161,9 +161,9 @@ func TestRepeatedCommandsAreBounded(t *testing.T) {
 		return protocol.Command{Type: kind, TaskID: task, Attempt: 1}
 	}
 	repeated := func() []protocol.Command { // an answer, and that it was not read
-		s.told, s.commands = s.commands, nil
-		s.repeat()
-		return s.commands
+		s.orders.told, s.orders.waiting = s.orders.waiting, nil
+		s.orders.repeat(s.work.attempts)
+		return s.orders.waiting
 	}
 	for n := range 1000 {
 		s.command(of(protocol.CommandCancel, fmt.Sprint("ended", n)))
@@ -173,10 +173,10 @@ func TestRepeatedCommandsAreBounded(t *testing.T) {
 		s.command(ask(protocol.CommandSync, n))
 		repeated()
 	}
-	require.Len(t, s.commands, maxDropped+3)
+	require.Len(t, s.orders.waiting, maxDropped+3)
 	require.Equal(t, []protocol.Command{of(protocol.CommandDrop, "dropped999"), of(protocol.CommandCancel, "running"),
-		{Type: protocol.CommandRole, Epoch: 999}, ask(protocol.CommandSync, 999)}, s.commands[maxDropped-1:])
-	require.Equal(t, s.commands[:maxDropped+2], repeated(), "a request for state is repeated once")
+		{Type: protocol.CommandRole, Epoch: 999}, ask(protocol.CommandSync, 999)}, s.orders.waiting[maxDropped-1:])
+	require.Equal(t, s.orders.waiting[:maxDropped+2], repeated(), "a request for state is repeated once")
 }
 
 // TestAttemptsThatAreNotReceived has an agent get assignments and not list them. It counts against the task only where
@@ -253,7 +253,7 @@ func TestUnlistedAttempts(t *testing.T) {
 		require.Zero(t, *ended["accepted/1"].LeaseRemaining, "the agent says itself that it runs no more")
 		require.Equal(t, api.AttemptReturned, ended["missed/1"].Outcome)
 		require.False(t, ended["missed/1"].Begun)
-		require.Empty(t, a.session().attempts)
+		require.Empty(t, a.session().work.attempts)
 	})
 }
 
@@ -282,7 +282,7 @@ func TestStoppingAgentGetsNothingNew(t *testing.T) {
 		a := b.register("a", 2)
 		running := a.give(aTask("t1"))
 		a.poll(lists(running), func(p *protocol.Poll) { p.Stopping = true })
-		require.Zero(t, a.session().free)
+		require.Zero(t, a.session().serving.free)
 		b.queue("lane/c", aTask("t2")) // its poll was open already
 		b.pass(b.config.Park)
 		require.Len(t, b.reported(), 1)
@@ -298,11 +298,11 @@ func TestClosedRequestMakesTheSessionSuspect(t *testing.T) {
 		answer := a.pollAs(ctx, 1)
 		cancel()
 		require.Empty(t, (<-answer).Polled)
-		require.False(t, a.session().disconnectedAt.IsZero())
-		require.Zero(t, a.session().free, "nobody can be given work who is not there")
+		require.False(t, a.session().link.closedAt.IsZero())
+		require.Zero(t, a.session().serving.free, "nobody can be given work who is not there")
 		a.pollAs(t.Context(), 2)
-		require.True(t, a.session().disconnectedAt.IsZero())
-		require.Equal(t, 1, a.session().free)
+		require.True(t, a.session().link.closedAt.IsZero())
+		require.Equal(t, 1, a.session().serving.free)
 	})
 }
 
@@ -311,7 +311,7 @@ func TestCommandsOfAnAnswerThatWasNotReadAreRepeated(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(aTask("t1"))
 		b.pass(b.config.Timing.HeartbeatInterval) // no poll is held
-		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
+		b.cancelAttempt(a.session().work.attempts[attemptKey{"t1", 1}])
 		cancel := protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1,
 			Reason: "the task was cancelled"}
 		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands)
@@ -320,7 +320,7 @@ func TestCommandsOfAnAnswerThatWasNotReadAreRepeated(t *testing.T) {
 		require.Empty(t, (<-a.poll(lists(given))).Commands,
 			"the next poll on the same connection shows that it was read")
 
-		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
+		b.cancelAttempt(a.session().work.attempts[attemptKey{"t1", 1}])
 		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands,
 			"Temporal asks again when the attempt goes on")
 		again := b.register("a", 1, func(r *protocol.Register) {
@@ -351,8 +351,8 @@ func TestReattachedAttempts(t *testing.T) {
 			dropped = append(dropped, c.TaskID)
 		}
 		require.ElementsMatch(t, []string{"foreign", "old", "other"}, dropped)
-		require.Len(t, a.session().attempts, 1)
-		require.Equal(t, 3, a.session().free)
+		require.Len(t, a.session().work.attempts, 1)
+		require.Equal(t, 3, a.session().serving.free)
 		require.Empty(t, b.reported(), "what others may run is not this agent's to end")
 	})
 }

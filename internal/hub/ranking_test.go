@@ -48,7 +48,7 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 	var running []*attempt
 	for n := range 3000 {
 		s := h.sessions[name()]
-		s.metrics = protocol.Metrics{CPUPercent: new(float64(random.IntN(5))),
+		s.reports.metrics = protocol.Metrics{CPUPercent: new(float64(random.IntN(5))),
 			MemoryPercent: new(float64(random.IntN(5)))}
 		h.slotsChangedLocked(s)
 		if len(running) > 0 && random.IntN(3) == 0 {
@@ -71,7 +71,7 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 		})
 		var all []task.Candidate
 		for s := range l.sessions {
-			if s.free > 0 && s.takes(&in) {
+			if s.serving.free > 0 && s.takes(&in) {
 				all = append(all, s.live())
 			}
 		}

@@ -90,7 +90,7 @@ func (e endpoints) openSession(
 		HubID:             e.hub.id,
 		HeartbeatInterval: api.Duration(s.timing.HeartbeatInterval),
 		FailureThreshold:  api.Duration(s.timing.FailureThreshold),
-		Lease:             api.Duration(cluster.AgentLease(s.lease)),
+		Lease:             api.Duration(cluster.AgentLease(s.lease.length)),
 	}, nil
 }
 

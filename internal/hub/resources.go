@@ -44,30 +44,38 @@ type host struct {
 	rest     time.Duration    // before the next one
 }
 
+// resources are what an agent has left of what it may give to tasks.
+type resources struct {
+	host    *host
+	stock   *task.Stock     // as far as other agents leave it the ports; nil: to be counted anew
+	version int             // of the stock
+	meets   map[string]bool // whether it could ever run the tasks of lanes that ask for resources, as far as known
+}
+
 // moveLocked puts a session where its agent says that it is. An agent names its host itself, so its address belongs to
 // it: another's ports must not be had by naming its host.
 func (h *Hub) moveLocked(s *session, from string) {
 	s.from = from
 	name := cmp.Or(s.registration.Host, "agent "+s.agent) + " at " + from
-	if s.host == nil || s.host.name != name {
+	if s.resources.host == nil || s.resources.host.name != name {
 		h.leaveHostLocked(s)
-		if s.host = h.hosts[name]; s.host == nil {
-			s.host = &host{name: name, sessions: map[*session]bool{}, rests: map[int]portRest{}}
-			h.hosts[name] = s.host
+		if s.resources.host = h.hosts[name]; s.resources.host == nil {
+			s.resources.host = &host{name: name, sessions: map[*session]bool{}, rests: map[int]portRest{}}
+			h.hosts[name] = s.resources.host
 		}
-		s.host.sessions[s] = true
+		s.resources.host.sessions[s] = true
 	}
-	s.stock, s.meets = nil, nil
-	s.stockVersion++
-	s.host.changed()
+	s.resources.stock, s.resources.meets = nil, nil
+	s.resources.version++
+	s.resources.host.changed()
 }
 
 // leaveHostLocked takes a session off its host; it still knows where it was.
 func (h *Hub) leaveHostLocked(s *session) {
-	if s.host != nil {
-		delete(s.host.sessions, s)
-		s.host.changed()
-		h.forgetHostLocked(s.host)
+	if s.resources.host != nil {
+		delete(s.resources.host.sessions, s)
+		s.resources.host.changed()
+		h.forgetHostLocked(s.resources.host)
 	}
 }
 
@@ -83,32 +91,32 @@ func (x *host) changed() {
 	x.version++
 }
 
-// reallocated has what the session has left counted anew, where an attempt with this got or lost it.
-func (s *session) reallocated(a *api.Allocation) {
+// reallocated has what is left counted anew, where an attempt with this got or lost it.
+func (r *resources) reallocated(a *api.Allocation) {
 	if a == nil {
 		return
 	}
-	s.stock = nil
-	s.stockVersion++
+	r.stock = nil
+	r.version++
 	if len(a.Ports) > 0 {
-		s.host.changed()
+		r.host.changed()
 	}
 }
 
 // stockLocked is what a session's agent has left for a demand. It is not to be changed.
 func (h *Hub) stockLocked(s *session, demand *api.Demand) *task.Stock {
-	if s.stock == nil {
-		s.stock = task.NewStock(s.registration.Resources)
-		s.eachAllocation(s.stock.Take)
+	if s.resources.stock == nil {
+		s.resources.stock = task.NewStock(s.registration.Resources)
+		s.work.eachAllocation(s.resources.stock.Take)
 	}
 	if len(demand.Ports) == 0 {
-		return s.stock
+		return s.resources.stock
 	}
-	x := s.host
+	x := s.resources.host
 	if x.ports == nil {
 		x.ports = &task.Ports{}
 		for other := range x.sessions {
-			other.eachAllocation(x.ports.Take)
+			other.work.eachAllocation(x.ports.Take)
 		}
 		now := time.Now()
 		for port, rest := range x.rests {
@@ -117,15 +125,15 @@ func (h *Hub) stockLocked(s *session, demand *api.Demand) *task.Stock {
 			}
 		}
 	}
-	return s.stock.On(x.ports)
+	return s.resources.stock.On(x.ports)
 }
 
 // roomLocked is how many more of its lane's tasks a session has what they ask for.
 func (h *Hub) roomLocked(t *seat, demand *api.Demand) int {
 	s := t.session
-	at := roomAt{stock: s.stockVersion}
+	at := roomAt{stock: s.resources.version}
 	if len(demand.Ports) > 0 {
-		at.host = s.host.version
+		at.host = s.resources.host.version
 	}
 	if t.roomAt != at {
 		t.room, t.roomAt = h.stockLocked(s, demand).Room(demand, h.config.LanePollers), at
@@ -136,20 +144,6 @@ func (h *Hub) roomLocked(t *seat, demand *api.Demand) int {
 // roomAt is which state of a session and its host a room is of.
 type roomAt struct{ stock, host int }
 
-// eachAllocation calls do with what each attempt, and each handler that is left over, has of the agent's resources.
-func (s *session) eachAllocation(do func(*api.Allocation)) {
-	for _, a := range s.attempts {
-		if a.Allocation != nil {
-			do(a.Allocation)
-		}
-	}
-	for _, l := range s.leftovers {
-		if l.allocation != nil {
-			do(l.allocation)
-		}
-	}
-}
-
 // freePortsLocked frees the ports of an attempt that its session no longer has. If they may have been used, they rest.
 func (h *Hub) freePortsLocked(s *session, a *api.Allocation, used bool) {
 	if a == nil || len(a.Ports) == 0 {
@@ -157,10 +151,10 @@ func (h *Hub) freePortsLocked(s *session, a *api.Allocation, used bool) {
 	}
 	if used {
 		for _, port := range a.Ports {
-			h.holdPortLocked(s.host, port, portRest{rests: time.Now().Add(portRestTime)})
+			h.holdPortLocked(s.resources.host, port, portRest{rests: time.Now().Add(portRestTime)})
 		}
 	}
-	h.hostChangedLocked(s.host)
+	h.hostChangedLocked(s.resources.host)
 }
 
 // hostChangedLocked looks at the lanes of a host's agents again, soon: its ports are taken or free.
@@ -179,7 +173,7 @@ func (h *Hub) lookAt(x *host) {
 	defer h.mu.Unlock()
 	x.again = false
 	for _, s := range slices.Collect(maps.Keys(x.sessions)) {
-		if s.fits && x.sessions[s] {
+		if s.serving.fits && x.sessions[s] {
 			h.slotsChangedLocked(s)
 		}
 		h.mu.Unlock()
@@ -201,7 +195,7 @@ func (h *Hub) avoidPortLocked(a *attempt, port int) string {
 	for _, given := range a.Allocation.Ports {
 		if given == port {
 			rest := portRest{rests: now.Add(portRestTime), inUse: now.Add(portInUseTime)}
-			h.holdPortLocked(a.session.host, port, rest)
+			h.holdPortLocked(a.session.resources.host, port, rest)
 			return fmt.Sprintf("port_in_use: agent %s cannot listen on port %d", a.session.agent, port)
 		}
 	}
@@ -230,13 +224,14 @@ func (h *Hub) holdPortLocked(x *host, port int, rest portRest) {
 
 // meetsNeeds reports whether the session's agent could ever run the tasks of a lane.
 func (s *session) meetsNeeds(f *task.Fit) bool {
-	meets, known := s.meets[f.Lane]
+	r := &s.resources
+	meets, known := r.meets[f.Lane]
 	if !known {
 		meets = task.MeetsNeeds(&f.LaneNeeds, &s.registration.AgentProfile)
-		if s.meets == nil || len(s.meets) > 2*cluster.MaxCapabilitySets { // most are of lanes that are closed
-			s.meets = map[string]bool{}
+		if r.meets == nil || len(r.meets) > 2*cluster.MaxCapabilitySets { // most are of lanes that are closed
+			r.meets = map[string]bool{}
 		}
-		s.meets[f.Lane] = meets
+		r.meets[f.Lane] = meets
 	}
 	return meets
 }

@@ -108,14 +108,14 @@ func TestAnotherHubKeepsAllocations(t *testing.T) {
 		s := b.sessions["a"]
 		delete(b.sessions, "a")
 		s.gone = true
-		clear(s.attempts)
+		clear(s.work.attempts)
 		b.slotsChangedLocked(s)
 		b.serveLocked(s)
 		b.Hub.mu.Unlock()
 		p = b.register("a", 4, offers("h", "24Gi"), func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: given.Token}}
 		})
-		require.Equal(t, given.Allocation, p.session().attempts[attemptKey{"t1", 1}].Allocation)
+		require.Equal(t, given.Allocation, p.session().work.attempts[attemptKey{"t1", 1}].Allocation)
 		require.Zero(t, b.open(lane), "8 GiB are left")
 	})
 }
@@ -293,16 +293,16 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 			for i, l := range lanes {
 				for s, seat := range l.sessions {
 					stock, ports := task.NewStock(s.registration.Resources), &task.Ports{}
-					s.eachAllocation(stock.Take)
+					s.work.eachAllocation(stock.Take)
 					for _, other := range h.sessions {
-						if other.host.name == s.host.name {
-							other.eachAllocation(ports.Take)
+						if other.resources.host.name == s.resources.host.name {
+							other.work.eachAllocation(ports.Take)
 						}
 					}
-					for port, rest := range s.host.rests {
+					for port, rest := range s.resources.host.rests {
 						ports.TakePort(port, !time.Now().Before(rest.inUse))
 					}
-					require.Equal(t, min(s.free, stock.On(ports).Room(&demands[i], 16)), seat.slots,
+					require.Equal(t, min(s.serving.free, stock.On(ports).Room(&demands[i], 16)), seat.slots,
 						"%d: %s: %s of %s", n, what, l.name, s.agent)
 				}
 			}
@@ -337,7 +337,7 @@ func BenchmarkManyFits(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("poll/%d agents/%s", agents, name), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
-					s.metrics.CPUPercent = new(float64(i % 100))
+					s.reports.metrics.CPUPercent = new(float64(i % 100))
 					h.slotsChangedLocked(s)
 				}
 			})

@@ -180,7 +180,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		return report, e.hub.store.Cancelled
 	case r.Outcome == api.AttemptCancelled: // the agent gave the work up by itself: it stops, or its lease ran out
 		report.Outcome, report.LeaseRemaining = api.AttemptMoved, none
-		report.Planned = a != nil && a.session.stopping
+		report.Planned = a != nil && a.session.leaving.stopping
 	}
 	return report, e.hub.store.Fail
 }
@@ -193,7 +193,7 @@ func (h *Hub) attemptLocked(claims *attemptClaims) *attempt {
 		return a.attempt
 	}
 	if s := h.sessions[claims.Agent]; s != nil && s.instance == claims.Instance {
-		return s.attempts[key]
+		return s.work.attempts[key]
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	if r.Stuck {
 		a.session.leave(a.key(), leftover{})
 	}
-	a.session.worked = true
+	a.session.work.ever = true
 	for outcome := range r.Outcomes() {
 		if outcome == api.AttemptTimedOut && !r.Stuck { // the agent ended in time what had too little of it
 			outcome = api.AttemptFailed

@@ -67,10 +67,10 @@ func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		given := a.give(aTask("t1"))
-		require.Zero(t, a.session().free)
+		require.Zero(t, a.session().serving.free)
 		require.NoError(t, a.report(given, api.AttemptCompleted,
 			func(in *resultInput) { in.Body.Output = json.RawMessage(`42`) }))
-		require.Equal(t, 1, a.session().free)
+		require.Equal(t, 1, a.session().serving.free)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "completed", b.reported()[0].how)
 		require.JSONEq(t, `42`, string(b.reported()[0].Output))
@@ -127,7 +127,7 @@ func TestResultIsKeptWhileTemporalIsAway(t *testing.T) {
 		given := a.give(aTask("t1"))
 		b.temporal.respond = serviceerror.NewUnavailable("away")
 		requireCode(t, protocol.CodeUnavailable, a.report(given, api.AttemptCompleted))
-		require.NotNil(t, a.session().attempts[attemptKey{"t1", 1}], "the attempt is not over")
+		require.NotNil(t, a.session().work.attempts[attemptKey{"t1", 1}], "the attempt is not over")
 		b.temporal.respond = serviceerror.NewInvalidArgument("no")
 		requireCode(t, protocol.CodeInvalidRequest, a.report(given, api.AttemptCompleted))
 		b.temporal.respond = nil
@@ -165,7 +165,7 @@ func TestFailedAndCancelledResults(t *testing.T) {
 		require.NoError(t, a.report(failed, api.AttemptFailed,
 			func(in *resultInput) { in.Body.Error, in.Body.NonRetryable = "broken", true }))
 		asked := a.give(aTask("asked"))
-		b.cancelAttempt(a.session().attempts[attemptKey{"asked", 1}])
+		b.cancelAttempt(a.session().work.attempts[attemptKey{"asked", 1}])
 		b.pass(0) // the held poll brings the command
 		require.NoError(t, a.report(asked, api.AttemptCancelled))
 		own := a.give(aTask("own"))
@@ -243,7 +243,7 @@ func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
 		b.temporal.mu.Unlock()
 		commands = keep(first)
 		require.Equal(t, protocol.CommandDrop, commands[0].Type)
-		require.Empty(t, a.session().attempts)
+		require.Empty(t, a.session().work.attempts)
 		require.Empty(t, b.reported(), "there is nobody left to tell")
 	})
 }

@@ -11,17 +11,17 @@ import (
 )
 
 func (s *session) leads(d contract.Directive) bool {
-	return d.Mode == api.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > max(s.epoch, s.resigned)
+	return d.Mode == api.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > max(s.epoch, s.leaving.resigned)
 }
 
 // resignLocked takes a session's roles off it until its cluster gives it new ones.
 func (h *Hub) resignLocked(s *session) {
 	d := h.directives[s.cluster]
 	for _, shard := range s.owns(d) {
-		s.resigned = max(s.resigned, d.Shards[shard].Epoch)
+		s.leaving.resigned = max(s.leaving.resigned, d.Shards[shard].Epoch)
 	}
 	if s.leads(d) {
-		s.resigned = d.LeaderEpoch
+		s.leaving.resigned = d.LeaderEpoch
 	}
 	h.serveLocked(s)
 	h.sendRoleLocked(s)
@@ -31,27 +31,21 @@ func (h *Hub) resignLocked(s *session) {
 // no fenced work under them.
 func (h *Hub) vacateLocked(s *session, now time.Time) {
 	d := h.directives[s.cluster]
-	if !s.stopping || s.vacated || s.held || !s.toldRoleLocked() ||
+	if !s.leaving.stopping || s.leaving.vacated || s.loss.held || !s.orders.toldRole() ||
 		d.Mode == api.ActiveActive && len(s.targets(d)) == 0 {
 		return
 	}
-	for _, a := range s.attempts {
+	for _, a := range s.work.attempts {
 		// of one that the agent brought after a restart of the hub the hub does not know what it is
 		if spec := &a.input.Spec; a.Lane != contract.AgentLane(s.cluster, s.agent) &&
 			(spec.Type == "" || spec.Safety() == api.Fenced) {
 			return
 		}
 	}
-	s.vacated = true
+	s.leaving.vacated = true
 	t := s.transition(api.AgentStopping, "it finishes what it has, and then leaves", now)
 	t.LeaseRemaining = new(api.Duration)
 	h.notices.Notify(s.cluster, t)
-}
-
-// toldRoleLocked reports whether the agent has read its newest role.
-func (s *session) toldRoleLocked() bool {
-	unread := func(c protocol.Command) bool { return c.Type == protocol.CommandRole }
-	return !slices.ContainsFunc(s.commands, unread) && !slices.ContainsFunc(s.told, unread)
 }
 
 func (s *session) owns(d contract.Directive) []int {
@@ -60,7 +54,7 @@ func (s *session) owns(d contract.Directive) []int {
 	}
 	var shards []int
 	for i, owner := range d.Shards {
-		if owner.Owner == s.agent && owner.Epoch > max(s.epoch, s.resigned) {
+		if owner.Owner == s.agent && owner.Epoch > max(s.epoch, s.leaving.resigned) {
 			shards = append(shards, i)
 		}
 	}
@@ -111,7 +105,7 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 			h.fenceLocked(s, now)
 		case d.Ended(s.token):
 			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true,
-				lease: h.leaseLeftLocked(s, now), at: now})
+				lease: s.lease.left(now), at: now})
 		case d.Deaths.Of(s.agent, s.instance) != nil:
 			e := h.givenUpLocked(s, now)
 			e.evidence, e.reason, e.lease = api.EvidenceProof, d.Deaths.Of(s.agent, s.instance).Reason, 0
@@ -130,7 +124,7 @@ func (h *Hub) sendRoleLocked(s *session) {
 	role := protocol.Command{Type: protocol.CommandRole, Role: api.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch,
 		Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
-	case d.Mode == api.ActiveActive && s.role.Type == "" && len(role.Targets) == 0:
+	case d.Mode == api.ActiveActive && s.orders.role.Type == "" && len(role.Targets) == 0:
 		return // an active_active cluster has no roles
 	case d.Mode == api.Sharded:
 		role.Epoch = d.Version
@@ -139,11 +133,11 @@ func (h *Hub) sendRoleLocked(s *session) {
 	case d.Mode == api.ActivePassive && slices.Contains(d.Standbys, s.agent):
 		role.Role = api.RoleStandby
 	}
-	if role.Role == s.role.Role && role.Leader == s.role.Leader &&
-		(role.Epoch == s.role.Epoch || d.Mode == api.Sharded) && slices.Equal(role.Shards, s.role.Shards) &&
-		slices.Equal(role.Targets, s.role.Targets) {
+	if last := &s.orders.role; role.Role == last.Role && role.Leader == last.Leader &&
+		(role.Epoch == last.Epoch || d.Mode == api.Sharded) && slices.Equal(role.Shards, last.Shards) &&
+		slices.Equal(role.Targets, last.Targets) {
 		return
 	}
-	s.role = role
+	s.orders.role = role
 	s.command(role)
 }

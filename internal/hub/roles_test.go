@@ -144,7 +144,7 @@ func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
 		a := b.register("a", 2)
 		b.queue("lane/c", aTask("led"))
 		b.queue("lane/c/agent/a", aTask("its own"))
-		require.Len(t, a.session().outbox, 2)
+		require.Len(t, a.session().work.outbox, 2)
 
 		require.NoError(t, b.direct(t.Context(), lead(2, "b")))
 		b.pass(0)

@@ -531,7 +531,7 @@ func (p *peer) session() *session {
 // hangUp closes the agent's connection.
 func (p *peer) hangUp() {
 	p.b.mu.Lock()
-	if s := p.b.sessions[p.claims.Agent]; s != nil && s.conn == p.conn {
+	if s := p.b.sessions[p.claims.Agent]; s != nil && s.link.conn == p.conn {
 		p.b.disconnectedLocked(s, time.Now())
 	}
 	p.b.mu.Unlock()
@@ -622,7 +622,7 @@ func (p *peer) give(in contract.RunTaskInput) protocol.Assignment {
 // hasWorked makes it an agent that has had work, so that its loss counts for the brake.
 func (p *peer) hasWorked() {
 	p.b.mu.Lock()
-	p.b.sessions[p.claims.Agent].worked = true
+	p.b.sessions[p.claims.Agent].work.ever = true
 	p.b.mu.Unlock()
 }
 

@@ -15,7 +15,7 @@ const successorsAmong = 100
 func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 	d := h.directives[lost.cluster]
 	if d.Mode != api.ActiveActive || d.Selection != api.SelectAffinity && d.Selection != api.SelectRoundRobin ||
-		len(lost.attempts) == 0 {
+		len(lost.work.attempts) == 0 {
 		return func(*attempt) string { return "" }
 	}
 	member := func(s *session, status api.AgentStatus) cluster.Member {
@@ -28,13 +28,13 @@ func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
 		Members: []cluster.Member{member(lost, api.AgentOffline)}}
 	loads, chosen := map[string]int{}, map[bool]int{}
 	for agent, s := range h.sessions {
-		if s == lost || s.cluster != lost.cluster || s.free <= 0 {
+		if s == lost || s.cluster != lost.cluster || s.serving.free <= 0 {
 			continue
 		}
 		if near := s.nearTo(lost); chosen[near] < successorsAmong {
 			chosen[near]++
 			c.Members = append(c.Members, member(s, api.AgentOnline))
-			loads[agent] = len(s.attempts)
+			loads[agent] = len(s.work.attempts)
 		}
 	}
 	return func(a *attempt) string {

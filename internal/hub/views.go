@@ -48,7 +48,7 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 			continue
 		}
 		held := []api.HeldTask{}
-		for _, a := range s.attempts {
+		for _, a := range s.work.attempts {
 			task := api.HeldTask{
 				TaskID: a.Task, Attempt: a.Attempt, StartedAt: a.report(c.hub.id).StartedAt,
 				Type: a.Type, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
@@ -87,7 +87,7 @@ func compareTimes(a, b api.HeldTask) int {
 func (h *Hub) attemptsLocked() map[attemptKey]bool {
 	held := map[attemptKey]bool{}
 	for _, s := range h.sessions {
-		for key := range s.attempts {
+		for key := range s.work.attempts {
 			held[key] = true
 		}
 	}
@@ -127,7 +127,7 @@ func (c activities) readInstances(
 	defer c.hub.mu.Unlock()
 	var result contract.ReadInstancesResult
 	for _, s := range c.hub.sessions {
-		for _, a := range s.attempts {
+		for _, a := range s.work.attempts {
 			if a.JobInstance == nil || !a.accepted || in.Job != "" && a.JobInstance.Job != in.Job || a.Task <= in.After {
 				continue
 			}

@@ -42,19 +42,19 @@ var plantedBugs = map[string][]edit{
 		return nil, e.resultProblem`, `report, log); err != nil && !plants("stale-accepted") {
 		return nil, e.resultProblem`}},
 	// A lost agent is taken to have stopped at once.
-	"hub-ignores-lease": {{"internal/hub/agentlease.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
+	"hub-ignores-lease": {{"internal/hub/agentlease.go", `	return max(0, l.answeredAt.Add`, `	if plants("hub-ignores-lease") {
 		return 0
 	}
-	return max(0, s.answeredAt.Add`}},
+	return max(0, l.answeredAt.Add`}},
 	// A hub that restarts drops what agents still run.
 	"reattach-dropped": {{"internal/hub/life.go", `if err != nil || claims.Agent != s.agent`,
 		`if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
 	// A drain takes an agent for idle whatever it has.
-	"drain-ignores-work": {{"internal/hub/drain.go", `case s.awaitsWork(in.IncludeSystem):`,
-		`case s.awaitsWork(in.IncludeSystem) && !plants("drain-ignores-work"):`}},
+	"drain-ignores-work": {{"internal/hub/drain.go", `case s.work.awaited(in.IncludeSystem):`,
+		`case s.work.awaited(in.IncludeSystem) && !plants("drain-ignores-work"):`}},
 	// An agent in maintenance is given work.
-	"cordon-ignored": {{"internal/hub/session.go", `return listed || s.cordonedUntil > d.Version`,
-		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
+	"cordon-ignored": {{"internal/hub/session.go", `return listed || s.leaving.cordonedUntil > d.Version`,
+		`return (listed || s.leaving.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
 		{"sdk/go/agent/session.go", `	if r.lease <= 0 || r.leaseFrom.IsZero() {
@@ -169,11 +169,11 @@ var plantedBugs = map[string][]edit{
 	"drain-counted": {{"internal/hub/life.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
 		`report.Planned = a.evacuation.Reason, a.evacuation.Target, !plants("drain-counted")`}},
 	// A hub that restarts does not know what its agents' tasks have.
-	"allocation-forgotten": {{"internal/hub/life.go", `		s.attempts[key] = a
+	"allocation-forgotten": {{"internal/hub/life.go", `		s.work.attempts[key] = a
 `, `		if plants("allocation-forgotten") {
 			a.Allocation = &api.Allocation{}
 		}
-		s.attempts[key] = a
+		s.work.attempts[key] = a
 `}},
 	// Instances do not wait for the services that they require.
 	"requires-ignored": {{"sdk/go/api/jobdefinition.go", `d == nil || d.Requires == nil {`,
