@@ -27,7 +27,7 @@ import (
 )
 
 // Each test here is named after an issue of another orchestrator, whose users ask for what the test shows: Nomad 6864 is
-// https://github.com/hashicorp/nomad/issues/6864. docs/SERVICES.md lists the promises.
+// https://github.com/hashicorp/nomad/issues/6864. docs/SERVICES.md describes the behaviour.
 
 // Updates that count an instance as healthy soon, and that give up soon.
 const (
