@@ -126,12 +126,12 @@ func (g *Gateway) Register(routes rest.API) {
 	}
 }
 
-// EnsureClusters creates those of the clusters that do not exist. It changes none that do.
+// EnsureClusters creates the clusters that do not exist. It leaves existing ones as they are.
 func (g *Gateway) EnsureClusters(ctx context.Context, configs []api.ClusterConfig) error {
 	return g.clusters.Ensure(ctx, configs)
 }
 
-// EnsureScaling makes the schedule that looks at the clusters, if one of them has scaling on.
+// EnsureScaling makes the schedule that checks the clusters' sizes, if one of them has scaling on.
 func (g *Gateway) EnsureScaling(ctx context.Context) error {
 	return g.core.Store.Clusters().EnsureSweep(ctx)
 }

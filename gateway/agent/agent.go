@@ -183,7 +183,7 @@ func (h *Handlers) agent(ctx context.Context, in *getInput) (api.Agent, error) {
 	return agents[0], nil
 }
 
-// stateOf says what an agent is good for. A suspect one gets nothing, and a silent one may not take what it is given.
+// stateOf maps an agent's status to its state as a worker. Suspect agents get no tasks, so their state is unknown.
 func stateOf(a *api.Agent) api.WorkerState {
 	switch a.Status {
 	case api.AgentOffline:
@@ -204,7 +204,7 @@ func stateOf(a *api.Agent) api.WorkerState {
 	return api.WorkerReady
 }
 
-// ViewInput says how much to tell of an agent. It is exported because huma reads no unexported embedded field.
+// ViewInput selects how much of an agent an answer has. It is exported because huma reads no unexported embedded field.
 type ViewInput struct {
 	View string `query:"view" enum:"basic,full" default:"basic" doc:"full adds current_tasks, as far as the hubs answer."`
 }
@@ -260,7 +260,7 @@ func (h *Handlers) discover(
 	return agents, nil
 }
 
-// addTasks asks hubs what the agents run. What a hub does not tell stays absent.
+// addTasks asks the hubs which tasks the agents run. Agents whose hub does not answer stay without tasks.
 func (h *Handlers) addTasks(ctx context.Context, c *cluster.Cluster, only string, agents []api.Agent) {
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, only, "tasks", contract.ReadTasksID,
 		contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only})

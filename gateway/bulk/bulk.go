@@ -76,14 +76,14 @@ func (h *Handlers) Register(routes rest.API) {
 const (
 	// sampleSize is how many ids a dry run shows.
 	sampleSize = 20
-	// lookLimit bounds the tasks that are looked at one by one beforehand.
+	// lookLimit bounds how many tasks a dry run reads one by one.
 	lookLimit = 200
 )
 
 // start starts an operation, or says what it would act on.
 func (h *Handlers) start(ctx context.Context, r *api.BulkRequest) (api.Bulk, error) {
 	for i, id := range r.Filter.IDs {
-		if full, ok := rest.OwnID(ctx, id); ok { // of another tenant's the operation says that there is no such task
+		if full, ok := rest.OwnID(ctx, id); ok { // the operation reports another tenant's task as unknown
 			r.Filter.IDs[i] = full
 		}
 	}
@@ -128,7 +128,7 @@ func (h *Handlers) start(ctx context.Context, r *api.BulkRequest) (api.Bulk, err
 	return bulk, h.Answer(err, "start a bulk operation", protocol.CodeInternal)
 }
 
-// room refuses one more operation of a tenant that has many. The count is about a second old.
+// room refuses another operation when the tenant has too many open. The count is about a second old.
 func (h *Handlers) room(ctx context.Context, tenant string) error {
 	open, err := h.Store.Count(ctx, rest.OfType(contract.BulkWorkflow,
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), contract.OfTenant(tenant)))
@@ -231,7 +231,7 @@ func (h *Handlers) describe(ctx context.Context, id string) (*workflowpb.Workflo
 	return info, nil
 }
 
-// bulk is an operation as its memo tells it, with the counts, which its workflow knows.
+// bulk reads an operation from its memo, and its counts from its workflow.
 func (h *Handlers) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) api.Bulk {
 	var spec contract.BulkSpec
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)

@@ -54,15 +54,15 @@ func (h *Handlers) rebalance(
 	if err == nil && body.Tasks {
 		err = h.spreadTasks(ctx, in.ID, body.Reason, &answer)
 	}
-	if err != nil && len(answer.Moves) > 0 && !answer.DryRun { // what is done is told
+	if err != nil && len(answer.Moves) > 0 && !answer.DryRun { // the answer still lists the moves that were made
 		answer.Why += "; no task moves: " + err.Error()
 		err = nil
 	}
 	return answer, err
 }
 
-// spreadTasks adds moves of tasks to a rebalance, and has the hubs carry them out. What a hub does not move any more is
-// left out.
+// spreadTasks adds moves of tasks to a rebalance, and has the hubs carry them out. It drops the moves that a hub
+// refuses.
 func (h *Handlers) spreadTasks(ctx context.Context, clusterName, reason string, answer *api.Rebalance) error {
 	view, err := h.View(ctx, clusterName)
 	if err != nil {
@@ -113,7 +113,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, clusterName, reason string, 
 		}
 	}
 	if cluster.KeepMadeMoves(answer, made, unmoved); len(answer.Moves) > 0 {
-		return nil // what was made is told
+		return nil // the answer lists the moves that were made
 	}
 	return cmp.Or(errs...)
 }

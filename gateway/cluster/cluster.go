@@ -45,7 +45,7 @@ func (h *Handlers) createCluster(ctx context.Context, config api.ClusterConfig) 
 	return err
 }
 
-// Ensure creates those of the clusters that do not exist. It changes none that do.
+// Ensure creates the clusters that do not exist. It leaves existing ones as they are.
 func (h *Handlers) Ensure(ctx context.Context, configs []api.ClusterConfig) error {
 	for _, config := range configs {
 		config = config.WithDefaults()
@@ -63,8 +63,8 @@ func (h *Handlers) Ensure(ctx context.Context, configs []api.ClusterConfig) erro
 // configureTries bounds how often a change is made anew because another came between.
 const configureTries = 5
 
-// Configure changes a cluster's configuration to what change makes of the present one, if that is of one of the
-// expected revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
+// Configure applies change to a cluster's configuration, if its revision is one of the expected ones. If none is
+// expected and another change comes between, it reads the configuration again and repeats its own change.
 func (h *Handlers) Configure(
 	ctx context.Context, name string, expected []string, change func(api.ClusterConfig) (api.ClusterConfig, error),
 ) (api.Cluster, error) {

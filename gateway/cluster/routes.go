@@ -200,8 +200,8 @@ type IfMatch struct {
 // etag is a revision as a header has it.
 func etag(revision string) string { return `"` + revision + `"` }
 
-// revisions are those that the precondition names; none means any. A weak tag never matches, as HTTP has it, so it is
-// refused with a word rather than with an answer that nobody understands.
+// revisions are the ones that the precondition names; none means any. By HTTP a weak tag never matches, so it is
+// refused with an explanation instead of a bare 412.
 func (m IfMatch) revisions() ([]string, error) {
 	text := strings.TrimSpace(m.IfMatch)
 	if text == "" || text == "*" {
@@ -224,7 +224,7 @@ func (m IfMatch) revisions() ([]string, error) {
 	return revisions, nil
 }
 
-// noneMatches is about PUT with If-None-Match, of which only * has a meaning here: that there is no such cluster.
+// noneMatches handles PUT with If-None-Match. Only * has a meaning here: the cluster must not exist yet.
 func (h *Handlers) noneMatches(ctx context.Context, name, header string) error {
 	switch strings.TrimSpace(header) {
 	case "":

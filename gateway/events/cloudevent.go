@@ -15,7 +15,7 @@ import (
 // told is an event on its way to listeners.
 type told struct {
 	id   string
-	run  string // of a task's workflow, where visibility told it
+	run  string // of a task's workflow, if visibility gave it
 	json []byte // as a CloudEvent, once it is published
 	cluster.Event
 }
@@ -80,7 +80,7 @@ func ofCluster(cluster string, answer *contract.ClusterEvents, since contract.Ev
 	return list
 }
 
-// ofHub names the events that a hub saw. What visibility tells too has the same name there.
+// ofHub gives names to the events that a hub saw. The same event read from visibility gets the same name.
 func ofHub(hub string, read *contract.ReadEventsResult, ask contract.ReadEventsInput) []told {
 	prefix := hub + "." + read.Process + "."
 	list := make([]told, 0, len(read.Events)+1)
@@ -111,7 +111,7 @@ func ofHub(hub string, read *contract.ReadEventsResult, ask contract.ReadEventsI
 	return list
 }
 
-// before is the time of the first of some events: what is missing came before it.
+// before is the time of the first of the events: whatever is missing happened before it.
 func before(events []cluster.Event) time.Time {
 	if len(events) == 0 {
 		return time.Now()

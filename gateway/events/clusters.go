@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// clusterEvery is how often the feed looks whether clusters have changed that have just done so: one thing leads to
-	// another. It looks at the others every clusterCalm rounds. Hubs tell of most changes sooner.
+	// clusterEvery is how often the feed reads a cluster that has changed recently, because one change often leads to
+	// another. It reads the others every clusterCalm rounds. Hubs report most changes sooner.
 	clusterEvery = 250 * time.Millisecond
 	clusterCalm  = 4
-	// clusterHot is how long after an event a cluster has just changed.
+	// clusterHot is how long after an event a cluster counts as changed recently.
 	clusterHot = 3 * time.Second
-	// clustersAtOnce bounds the looks of one round; more clusters take turns.
+	// clustersAtOnce bounds how many clusters one round reads; the others take turns.
 	clustersAtOnce = 10
 )
 
@@ -35,8 +35,8 @@ const (
 type clusterSource struct {
 	name string
 	// The run's mutex guards these.
-	turn int64     // the round in which it was looked at last
-	news time.Time // when it told something last
+	turn int64     // the round in which it was read last
+	news time.Time // when it had an event last
 
 	mu      sync.Mutex
 	unread  bool // where it stands is not known yet, and its past is no news
@@ -75,7 +75,7 @@ func (r *feedRun) lookAtCluster(ctx context.Context, c *clusterSource) {
 		return
 	}
 	if err != nil {
-		return // the next look tells
+		return // the next look reports the changes
 	}
 	c.mu.Lock()
 	same := !c.unread && c.run == info.GetExecution().GetRunId() && c.length == info.GetHistoryLength()
@@ -188,7 +188,7 @@ func (f *Feed) clusterEvents(
 const (
 	// hubHold is how long one question waits for an event.
 	hubHold = 10 * time.Second
-	// hubAgain spaces questions to a hub that does not answer: the first, and the longest pause.
+	// hubAgain is the first pause before asking a silent hub again, and hubAgainMax the longest.
 	hubAgain    = 500 * time.Millisecond
 	hubAgainMax = 5 * time.Second
 )

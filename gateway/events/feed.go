@@ -1,5 +1,5 @@
-// Package events tells listeners what happens in the fleet, as server-sent events. A Feed asks clusters, hubs and
-// visibility for it while somebody listens; a position says how far a listener is in all of them.
+// Package events streams what happens in the fleet to listeners, as server-sent events. A Feed asks clusters, hubs and
+// visibility while somebody listens; a position says how far a listener is in all of them.
 package events
 
 import (
@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// maxListeners bounds who listens at one gateway.
+	// maxListeners bounds the listeners of one gateway.
 	maxListeners = 1000
-	// lingers is how long the feed goes on after the last listener has gone: most come back.
+	// lingers is how long the feed runs on after the last listener left, because most come back.
 	lingers = 5 * time.Second
-	// callLimit bounds the calls to Temporal for one purpose, and queryLimit a question to a workflow: it needs a
+	// callLimit bounds the calls to Temporal for one purpose, and queryLimit one query of a workflow: a query needs a
 	// worker, and there may be none.
 	callLimit  = 4500 * time.Millisecond
 	queryLimit = 3 * time.Second
 	// atOnce bounds the calls to Temporal at the same time.
 	atOnce = 32
-	// pastOfOne and pastOfAll bound how many read the past at the same time, of one token and in all: each may take
+	// pastOfOne and pastOfAll bound how many requests read the past at once, of one token and in all: each may take
 	// hundreds of calls.
 	pastOfOne, pastOfAll = 2, 8
-	// toldKept is how many ids of events are remembered, so that what two sources tell is told once.
+	// toldKept is how many ids of sent events are kept, so that an event that two sources report is sent once.
 	toldKept = 32 << 10
 )
 
@@ -48,7 +48,7 @@ type Options struct {
 		answered bool, err error)
 }
 
-// Feed tells listeners what happens in the fleet. It asks for it only while somebody listens, and once for all who do.
+// Feed streams what happens in the fleet. It asks only while somebody listens, and once for all listeners.
 type Feed struct {
 	store  store.Store
 	logger *zap.Logger
@@ -75,7 +75,7 @@ type feedRun struct {
 
 	// The feed's mutex guards these.
 	position position
-	known    map[string]struct{} // ids that were told
+	known    map[string]struct{} // ids of events that were sent
 	order    []string            // of known, oldest first from next on
 	next     int
 
@@ -83,7 +83,7 @@ type feedRun struct {
 	clusters map[string]*clusterSource
 	hubs     map[string]*hubSource
 	deaf     bool                 // this Temporal cannot ask hubs
-	touched  map[string]time.Time // runs of which a task has changed, and when
+	touched  map[string]time.Time // runs whose tasks have changed, and when
 	looks    int64                // rounds of looks at clusters
 	rounds   int                  // of looks at tasks
 	read     time.Time            // when tasks were looked at last

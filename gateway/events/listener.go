@@ -17,10 +17,10 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// maxWaiting bounds the events that wait for one listener. One that is slower than that is told of a gap.
+// maxWaiting bounds the events that wait for one listener. A slower one gets a gap instead of the rest.
 const maxWaiting = 2000
 
-// listener is one who listens to events. What it does not take in time is counted and dropped: it holds up nobody.
+// listener is one client that listens. Events that it does not take in time are counted and dropped; it delays nobody.
 type listener struct {
 	filter eventFilter
 	wake   chan struct{} // capacity 1: something waits
@@ -58,7 +58,7 @@ func (l *listener) offer(events []told, at string) {
 	}
 }
 
-// end tells the listener that nothing more comes.
+// end says to the listener that nothing more comes.
 func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +89,8 @@ type eventFilter struct {
 	agent, task, tenant string
 }
 
-// allows reports whether the listener gets an event. A gap concerns everybody whose events may be in it, and a tenant
-// in any case: otherwise a filter would tell it which clusters of others there are.
+// allows reports whether the listener gets an event. Everybody whose events may be missing gets a gap. A tenant gets
+// every gap: otherwise a filter would reveal which clusters others have.
 func (f *eventFilter) allows(e *cluster.Event) bool {
 	elsewhere := len(f.clusters) > 0 && !slices.Contains(f.clusters, e.Cluster)
 	if e.Type == api.EventGap {
@@ -99,7 +99,7 @@ func (f *eventFilter) allows(e *cluster.Event) bool {
 	switch {
 	case elsewhere:
 		return false
-	case f.tenant != "" && e.Tenant != f.tenant: // what is of no tenant is not for tenants
+	case f.tenant != "" && e.Tenant != f.tenant: // tenants do not get events that belong to no tenant
 		return false
 	case f.agent != "" && e.AgentID != f.agent && e.PreviousAgentID != f.agent && e.TargetAgentID != f.agent:
 		return false
@@ -112,13 +112,13 @@ func (f *eventFilter) allows(e *cluster.Event) bool {
 	})
 }
 
-// endsAttempt reports whether an event tells the end of an attempt that an agent had.
+// endsAttempt reports whether an event is the end of an attempt that an agent had.
 func endsAttempt(e *cluster.Event) bool {
 	return e.Type == api.EventTaskCompleted || e.AttemptEnd != "" && e.AttemptEnd != api.AttemptReturned
 }
 
-// shown is an event as the listener may see it: a gap tells one tenant neither which hubs and clusters there are, nor
-// how much happened in them.
+// shown is an event as the listener may see it. In a gap, a tenant sees neither the names of hubs and clusters nor how
+// many events are missing.
 func (f *eventFilter) shown(e *told) *told {
 	if f.tenant == "" || e.Type != api.EventGap {
 		return e
@@ -206,8 +206,8 @@ func (r *feedRun) begin(ctx context.Context, loops *sync.WaitGroup) {
 	wait.Wait()
 }
 
-// findPlaces looks which clusters and hubs there are. At the start all are known places whose past is no news; what is
-// found later tells from the start of the run on.
+// findPlaces lists the clusters and hubs. Those found at the start begin without their past; those found later begin at
+// the start of the run.
 func (r *feedRun) findPlaces(ctx context.Context, loops *sync.WaitGroup, first bool) bool {
 	clusters, hubs, err := r.feed.places(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	pastLimit = 15 * time.Second
 )
 
-// past reads what happened after a position from all sources, oldest first; of tasks and runs only those that the
-// listener may know of. What cannot be told is a gap.
+// past reads the events after a position from all sources, oldest first. Of tasks and runs it keeps those that the
+// listener may see. It adds a gap where events are lost.
 func (f *Feed) past(ctx context.Context, p position, filter *eventFilter, now time.Time) []told {
 	var events []told
 	if p.at.After(now) {
@@ -147,8 +147,8 @@ func (f *Feed) pastOfTasks(ctx context.Context, since time.Time, tenant string) 
 }
 
 const (
-	// maxMarked is how many tasks the histories are read of, for what visibility has forgotten: of markedPage in one
-	// turn of the client, historiesAtOnce side by side. While the store reads them, others wait.
+	// maxMarked bounds the tasks whose histories are read for marks that visibility has forgotten: markedPage in one
+	// turn of the client, historiesAtOnce side by side. Others wait while the store reads them.
 	maxMarked       = 200
 	markedPage      = 50
 	historiesAtOnce = 4

@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// positionWindow is for how long a source that told something is named in a position. One that is not named has
-	// told nothing for so long, so that its events are known by their time.
+	// positionWindow is how long a source stays in a position after its last event. The events of a source that is not
+	// in it are older than this, so their time is enough to know them.
 	positionWindow = time.Minute
 	// maxPosition bounds a position in bytes; it travels in a header.
 	maxPosition     = 16 << 10
 	positionVersion = "1."
 )
 
-// position is how far a listener is, in all sources: what came before it was told. It is what Last-Event-ID carries, so
-// that any gateway can go on from there.
+// position is how far a listener is in all sources: it has every event before that. Last-Event-ID carries it, so that
+// any gateway can continue from there.
 type position struct {
 	at       time.Time
 	clusters map[string]clusterMark
 	hubs     map[string]hubMark
-	tasks    time.Time // what visibility had by then was told
+	tasks    time.Time // the listener has what visibility had by then
 }
 
 type clusterMark struct {
 	created time.Time
 	seq     int64
-	at      time.Time // when something was last told
+	at      time.Time // when it had an event last
 }
 
 type hubMark struct {
@@ -152,8 +152,8 @@ func (s seal) name(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
 }
 
-// open is the position that a listener sends back. What no gateway has sealed is none: each cluster that a position
-// names is asked, and the answers tell which clusters and hubs there are.
+// open is the position that a listener sends back. A position that no gateway has sealed does not count: the feed asks
+// each cluster that a position names, and the answers would reveal which clusters and hubs there are.
 func (s seal) open(id string) string {
 	if s.AEAD == nil {
 		return id

@@ -33,7 +33,7 @@ type watchInput struct {
 type watchRequest struct {
 	filter eventFilter
 	from   *position // nil: from now on
-	since  time.Time // zero: whatever comes after from
+	since  time.Time // zero: everything after from
 	lost   bool      // Last-Event-ID could not be read
 	follow bool
 }
@@ -117,7 +117,7 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// stream tells a listener what it asked for until it goes, the gateway stops, or there is nothing more.
+// stream sends a listener its events until it leaves, the gateway stops, or no more can come.
 func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *feedRun, r *watchRequest) error {
 	select { // what happens once the stream is open is in it
 	case <-run.ready:
@@ -128,7 +128,7 @@ func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *fe
 	if err := s.open(); err != nil {
 		return err
 	}
-	repeated := map[string]bool{} // told as past already
+	repeated := map[string]bool{} // already sent as past
 	if r.lost {
 		if err := s.send(r.filter, []told{gap(time.Now(), "",
 			"Last-Event-ID is not of this API: what happened before is not told", 0)}, ""); err != nil {
@@ -158,7 +158,7 @@ func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *fe
 	beat := time.NewTicker(eventBeat)
 	defer beat.Stop()
 	forget := time.After(positionWindow)
-	for tell := true; ; { // tell: the position too, when there are no events
+	for tell := true; ; { // tell: also send the position, when there are no events
 		events, missed, at, ended := l.take()
 		if len(repeated) > 0 {
 			events = withoutTold(events, repeated)
@@ -195,7 +195,7 @@ const (
 	eventStream = "text/event-stream"
 	// eventBeat is how often an idle stream shows that it is alive, for proxies and for clients.
 	eventBeat = 15 * time.Second
-	// eventWrite bounds one write: a listener whose connection takes nothing for so long has gone.
+	// eventWrite bounds one write. A listener whose connection takes nothing for this long counts as gone.
 	eventWrite = 20 * time.Second
 )
 
@@ -223,13 +223,13 @@ func newStreamWriter(hc huma.Context, seal seal) *streamWriter {
 	return s
 }
 
-// open tells how soon to come back after a break.
+// open sends the response's first lines, with the time after which to reconnect.
 func (s *streamWriter) open() error {
 	return s.write(func() { _, _ = s.w.WriteString(": events of the fleet; see docs/EVENTS.md\nretry: 1000\n\n") })
 }
 
-// send writes the events that the filter allows. position is the id from which on the client goes on after a break,
-// once it has them all; empty: the one it had.
+// send writes the events that the filter allows. position is the id from which the client continues after a break, once
+// it has them all; if it is empty, the id stays the last one.
 func (s *streamWriter) send(filter eventFilter, events []told, position string) error {
 	events = slices.DeleteFunc(events, func(e told) bool { return !filter.allows(&e.Event) })
 	if position == s.position {
@@ -279,7 +279,7 @@ func (s *streamWriter) write(put func()) error {
 	return s.flush()
 }
 
-// withoutTold drops the events that were told.
+// withoutTold drops the events that were sent.
 func withoutTold(events []told, known map[string]bool) []told {
 	return slices.DeleteFunc(events, func(e told) bool { return known[e.id] })
 }

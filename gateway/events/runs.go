@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxRuns is how many runs the ledgers are read of at a time, for what became of their steps. Of more than
-	// maxTouched that wait for it, nothing is told but a gap.
+	// maxRuns bounds how many runs have their ledgers read at once for the results of their steps. If more than
+	// maxTouched wait for it, listeners get a gap instead.
 	maxRuns, maxTouched = 200, 2000
 	// runSettles is how long a run takes to decide after the end of an attempt, as a rule.
 	runSettles = time.Second
@@ -46,7 +46,7 @@ func changesOfRun(info *workflowpb.WorkflowExecutionInfo, since time.Time) (chan
 	switch mark := api.RunStatus(contract.Keyword(attributes, contract.AttrStatus)); {
 	case run.Status.Final():
 		add(run.Status, info.GetCloseTime().AsTime(), "")
-	case mark == api.RunBlocked || mark == api.RunPaused: // one that waits has another mark: it needs no person
+	case mark == api.RunBlocked || mark == api.RunPaused: // a run that waits has another mark, and needs no person
 		add(mark, marked, "."+strconv.FormatInt(marked.UnixMilli(), 36))
 	}
 	return changes
@@ -59,7 +59,7 @@ func ofRun(run *api.RunEntry, status api.RunStatus, at time.Time) told {
 			Tenant: run.Tenant, ID: run.ID, Job: run.Job}}}
 }
 
-// runsOf are the runs of which events tell that something became of them or of a step, and when that was last.
+// runsOf are the runs that the events concern, in themselves or in a step, with the time of the last event.
 func runsOf(events []told) map[string]time.Time {
 	runs := map[string]time.Time{}
 	for i := range events {
@@ -78,7 +78,7 @@ func runsOf(events []told) map[string]time.Time {
 	return runs
 }
 
-// touch notes the runs whose tasks a hub tells of: a little later their ledgers have what became of the steps.
+// touch notes the runs whose tasks a hub reports: a little later their ledgers have the results of the steps.
 func (r *feedRun) touch(events []told) {
 	touched := runsOf(events)
 	r.mu.Lock()
@@ -88,7 +88,7 @@ func (r *feedRun) touch(events []told) {
 	}
 }
 
-// lookAtRuns publishes what visibility tells of runs, and, where somebody listens to that, what their ledgers add.
+// lookAtRuns publishes what visibility has of runs, and what their ledgers add if somebody listens to that.
 func (r *feedRun) lookAtRuns(ctx context.Context, changes []told) {
 	f, now := r.feed, time.Now()
 	f.mu.Lock()
@@ -126,8 +126,7 @@ func (f *eventFilter) wantsRuns() bool {
 	})
 }
 
-// pastOfSteps adds to past events what the ledgers of the runs tell that the listener may know of: of maxRuns, the
-// newest.
+// pastOfSteps adds to past events what the listener may see from the ledgers of the runs: of the newest maxRuns.
 func (f *Feed) pastOfSteps(ctx context.Context, events []told, filter *eventFilter, since time.Time) []told {
 	if !filter.wantsRuns() {
 		return events

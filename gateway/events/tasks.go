@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// taskEvery is how often the feed looks for what only visibility tells of tasks; completions and what runs come
-	// from hubs.
+	// taskEvery is how often the feed looks for changes of tasks that only visibility has; hubs report completions and
+	// running tasks.
 	taskEvery = time.Second
-	// taskRarely and taskSometimes are in how many rounds it looks for what hubs tell, in case they did not, and for
+	// taskRarely and taskSometimes count rounds: how often it looks for what a hub may have failed to report, and for
 	// cancelled tasks.
 	taskRarely    = 10
 	taskSometimes = 2
-	// taskOverlap is how much later than it happened a change may appear in visibility. Most come within taskLate, and
-	// only each tenth round, of taskRarely, looks further back: what is read again and again keeps the store busy.
+	// taskOverlap is how long after it happened a change may appear in visibility. Most appear within taskLate, and
+	// only one round in taskRarely looks further back: repeated reads keep the store busy.
 	taskOverlap = 10 * time.Second
 	taskLate    = 2 * time.Second
-	// One look reads pages of one kind of change, from firstPage on each twice as large, up to largestPage, and lookAt
-	// in all at most. While the store reads one, others wait.
+	// One look reads pages of one kind of change. The first has firstPage, each next one twice as many, up to
+	// largestPage, and all together at most lookAt. Others wait while the store reads one.
 	firstPage   = 25
 	largestPage = 100
 	lookAt      = 1000
@@ -41,7 +41,7 @@ const (
 // taskLook is one way of looking for changes of tasks: a visibility query whose answer is sorted by time, newest first.
 type taskLook struct {
 	query  string
-	at     func(*workflowpb.WorkflowExecutionInfo) time.Time // nil: all that the query finds is wanted
+	at     func(*workflowpb.WorkflowExecutionInfo) time.Time // nil: everything that the query finds
 	before *taskLook                                         // what goes on where this ends; nil: nothing
 }
 
@@ -127,7 +127,7 @@ func allLooks(since time.Time) []taskLook {
 	}
 }
 
-// lookAtTasks publishes what visibility tells of tasks and was not told before.
+// lookAtTasks publishes the changes of tasks that are new in visibility.
 func (r *feedRun) lookAtTasks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -257,7 +257,7 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	marked := task.MarkedAt
 	ending := status == api.TaskQueued && (task.Mark != "" || time.Since(marked) < settles)
 	if marked.IsZero() || ending {
-		return changes // or about to: the next look tells
+		return changes // or about to end: the next look publishes it
 	}
 	data := base
 	switch status {
@@ -301,7 +301,7 @@ func (r *feedRun) explainMarks(ctx context.Context, changes []told) {
 	})
 }
 
-// explain tells what led to a mark: a person's request, or an attempt's end.
+// explain adds the cause of a mark: a person's request, or an attempt's end.
 func explain(data *api.EventData, m *store.Mark) {
 	data.AgentID = m.By.AgentID
 	switch {

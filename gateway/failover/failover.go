@@ -190,7 +190,7 @@ func (h *Handlers) failover(ctx context.Context, in *rest.RecordID) (api.Failove
 		protocol.CodeUnknownFailover)
 }
 
-// Newest are the newest failovers, so many.
+// Newest are the newest failovers, at most this many.
 func (h *Handlers) Newest(ctx context.Context, most int) ([]api.FailoverRecord, error) {
 	page, err := h.list(ctx, &listInput{RecordPageInput: rest.RecordPageInput{PageSize: most}})
 	return page.Items, err

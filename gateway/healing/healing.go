@@ -58,7 +58,7 @@ const runningHealing = 50
 const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which " +
 	"makes it"
 
-// status tells how healing stands.
+// status reports the state of healing.
 func (h *Handlers) status(ctx context.Context) (api.HealingStatus, error) {
 	status := api.HealingStatus{State: api.HealingMissing, Running: []api.HealingRecord{},
 		Clusters: []api.HealingCluster{}}

@@ -116,7 +116,7 @@ func (h *Handlers) Register(routes rest.API) {
 		})
 }
 
-// send takes events. Before anything is read or written for one of them, all of them are the caller's.
+// send accepts events. It checks that all of them are the caller's before it reads or writes anything for one.
 func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[any], error) {
 	events, batch, err := read(ctx, in.header, in.RawBody)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 // binaryPrefix begins the headers with the attributes of an event in binary mode.
 const binaryPrefix = "Ce-"
 
-// read reads the events of a request: one in structured or binary mode, or a batch. What is too large or nested too
-// deep is refused before it is parsed.
+// read reads the events of a request: one in structured or binary mode, or a batch. It refuses bodies that are too
+// large or nested too deep before it parses them.
 func read(
 	ctx context.Context, header http.Header, body []byte,
 ) (events []api.Envelope, batch bool, err error) {
@@ -75,7 +75,7 @@ func read(
 	return events, batch, wrong.refusal(batch)
 }
 
-// wrongEvents are what is wrong with the events of a request.
+// wrongEvents lists the errors in the events of a request.
 type wrongEvents []api.ProblemField
 
 func (w *wrongEvents) add(i int, batch bool, err error) {
@@ -142,7 +142,7 @@ func unquoted(text string) (string, error) {
 	return "", errors.New("has no closing quote")
 }
 
-// keyTwice refuses JSON in which an object has a key twice.
+// keyTwice refuses JSON that has an object with a repeated key.
 func keyTwice(body []byte) error {
 	if twice, found := errors.AsType[*api.FieldError](api.CheckJSONKeys(body)); found {
 		return httpapi.InvalidField(strings.Replace("body."+twice.Field, ".[", "[", 1), twice.Err.Error())
@@ -163,11 +163,11 @@ func attributesOnly(body []byte) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// missing are the attributes that every event needs and this one does not have.
+// missing lists the required attributes that this event lacks.
 func missing(header http.Header, body []byte, mode binding.Encoding) (names []string) {
 	var members map[string]json.RawMessage
 	if mode != binding.EncodingBinary {
-		_ = json.Unmarshal(body, &members) // what is no object has none
+		_ = json.Unmarshal(body, &members) // a body that is no object has no members
 	}
 	for _, name := range []string{"specversion", "id", "source", "type"} {
 		if members[name] == nil && len(header.Values(binaryPrefix+name)) == 0 {
@@ -236,7 +236,7 @@ func envelope(
 		}
 	}
 	mesh.Complete(&e)
-	if data := mesh.DataOf(&e); data != nil { // in base64 the envelope does not tell
+	if data := mesh.DataOf(&e); data != nil { // the envelope has it in base64, so its depth was not checked
 		err = api.CheckJSONDepth(data, api.MaxJSONValueDepth)
 	}
 	return e, err

@@ -101,7 +101,7 @@ func (h *Handlers) planned(
 	return plan, inputs, nil
 }
 
-// digestOf tells dispatches with one key apart, by their values. When they start makes no difference: +2h is another
+// digestOf distinguishes dispatches with the same key by their values. Their start time does not count: +2h is another
 // time whenever it is said.
 func digestOf(r *api.DispatchRequest) string {
 	sum := sha256.Sum256([]byte(api.JSONDigest(r.Inputs)))

@@ -26,7 +26,7 @@ type restartInput struct {
 // instanceTakes is about what reading an instance's task takes, in bytes.
 const instanceTakes = 256 << 10
 
-// instances are those of a job, with what their tasks tell.
+// instances are a job's instances, with the states of their tasks.
 func (h *Handlers) instances(ctx context.Context, in *rest.ByName) (api.JobInstances, error) {
 	name, j, err := h.find(ctx, in.Name)
 	if err != nil {
@@ -42,7 +42,7 @@ func (h *Handlers) instances(ctx context.Context, in *rest.ByName) (api.JobInsta
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	// What hubs do not tell, Temporal tells later.
+	// Temporal has later what hubs do not answer now.
 	found, _ := h.Core.Instances(ctx, &cluster.Cluster, name)
 	now, running := time.Now(), map[string]*contract.FoundInstance{}
 	for n := range found {
@@ -54,7 +54,7 @@ func (h *Handlers) instances(ctx context.Context, in *rest.ByName) (api.JobInsta
 		i.Instance = j.Instances[n]
 		task, err := h.Store.Tasks().Describe(ctx, i.TaskID)
 		if err == nil {
-			_ = h.Store.Tasks().Complete(ctx, &task) // what is not known is left out
+			_ = h.Store.Tasks().Complete(ctx, &task) // an unknown task is left as it is
 		}
 		i.Status = job.StatusOf(&i.Instance, task.Status)
 		for a := range task.Attempts {

@@ -34,7 +34,7 @@ type Handlers struct {
 	// RoomForSchedules refuses the schedules of a job where there are too many, or where they start too much.
 	RoomForSchedules func(ctx context.Context, name string, schedules []*api.ScheduleTrigger) error
 
-	checking limit.AtOnce // one definition of each tenant is checked at a time, which takes up to seconds
+	checking limit.AtOnce // checks one definition of each tenant at a time: one takes up to seconds
 }
 
 type getInput struct {
@@ -160,10 +160,10 @@ func (h *Handlers) find(ctx context.Context, name string) (string, job.Job, erro
 var errNotKept = fmt.Errorf("is not kept: only the newest %d versions are, or fewer if they are "+
 	"large", job.VersionsKept)
 
-// shownTimes is how many next times of its schedules are told.
+// shownTimes is how many next times of its schedules an answer has.
 const shownTimes = 5
 
-// answer is a job as clients see it. Its versions are without their definitions, but for the one that is shown.
+// answer is a job as clients see it. Only the version that is shown has its definition.
 func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version int) (*jobOutput, error) {
 	shown := j.Find(j.Version)
 	if version > 0 {
@@ -246,7 +246,7 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *api.
 	return name, d, plan, nil
 }
 
-// definitionProblem tells everything that is wrong with a definition, each with its field, and with its line in YAML.
+// definitionProblem lists everything wrong with a definition, each error with its field, and with its line in YAML.
 func definitionProblem(err error, body []byte) error {
 	var wrong *document.Error
 	if !errors.As(err, &wrong) {
@@ -267,7 +267,7 @@ func definitionProblem(err error, body []byte) error {
 	return httpapi.Problem(protocol.CodeInvalidRequest, "the definition cannot be used; errors says where", fields...)
 }
 
-// maxProblems bounds what is told of one definition.
+// maxProblems bounds the errors that an answer lists.
 const maxProblems = 50
 
 func (h *Handlers) applyRequest(ctx context.Context, in *definitionInput) (*jobOutput, error) {
@@ -376,7 +376,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.
 	return page, err
 }
 
-// troubled are those of the jobs whose instances are not as they should be. One that does not answer is left out.
+// troubled are the jobs whose instances are not as they should be. Jobs that do not answer are left out.
 func (h *Handlers) troubled(ctx context.Context, jobs []api.JobEntry) []api.JobEntry {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()

@@ -23,7 +23,7 @@ const (
 	fleetFresh = 10 * time.Second
 	// fleetShare bounds the time that reading takes: of a large fleet it is done less often.
 	fleetShare = 10
-	// fleetKept is how long the last reading is told when no new one succeeds.
+	// fleetKept is how long the last reading is used when no new one succeeds.
 	fleetKept = time.Minute
 )
 
@@ -39,7 +39,7 @@ type fleetReading struct {
 	unmatched int64
 }
 
-// clusterReading is one cluster, with what only Temporal knows of its tasks.
+// clusterReading is one cluster, with the facts about its tasks that only Temporal has.
 type clusterReading struct {
 	contract.ClusterView
 	waiting     map[api.Priority]int64
@@ -176,7 +176,7 @@ func tasksWith(status api.TaskStatus) func(cluster string) string {
 	}
 }
 
-// countIn adds what a query finds by cluster. As a rule that is nothing: one question then tells of all clusters.
+// countIn adds a query's counts by cluster. Most counts are zero, so one question about all clusters comes first.
 func (h *Handlers) countIn(
 	ctx context.Context, clusters []clusterReading, query func(cluster string) string, of func(*clusterReading) *int64,
 ) error {

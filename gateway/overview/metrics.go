@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// lostKept is how long a lost agent is told of by name.
+	// lostKept is how long a lost agent has a metric with its name.
 	lostKept = 24 * time.Hour
 	// leaderPartition is the one partition of an active_passive cluster. Those of a sharded one have numbers.
 	leaderPartition = "leader"
 )
 
-// fleetMetrics tell of the fleet as a whole. They are read from the clusters' workflows and from Temporal when they are
-// asked for. Every gateway tells the same, so they are to be joined by max, never summed over gateways.
+// fleetMetrics describe the fleet as a whole. A scrape reads them from the clusters' workflows and from Temporal. Every
+// gateway has the same values, so join them by max; never sum over gateways.
 type fleetMetrics struct {
 	reader *fleetReader
 	reads  *prometheus.CounterVec
@@ -142,8 +142,8 @@ func (m *fleetMetrics) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. While the fleet cannot be read it tells nothing of it, rather than what is
-// no longer true.
+// Collect implements prometheus.Collector. While the fleet cannot be read it sends no values, because the old ones may
+// be wrong.
 func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	reading := m.reader.reading(
 		context.Background(), //nolint:forbidigo // a collector gets no context; the read bounds itself
@@ -191,7 +191,7 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	gauge(m.unmatched, float64(reading.unmatched))
 }
 
-// collectScaling tells of one direction of a cluster's scaling; nothing of a cluster that has never had it on.
+// collectScaling sends one direction of a cluster's scaling, but only if the cluster has ever had scaling on.
 func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, clusterName string, change api.ScaleChange,
 	ends cluster.ScalingEnds, blocked *api.ScalingBlocked,
 ) {
@@ -245,7 +245,7 @@ type agentStanding struct {
 	leases int
 }
 
-// add tells of a cluster's members by status, and gathers them by id.
+// add sends a cluster's counts of members by status, and gathers the members by id.
 func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *cluster.Cluster, reading *fleetReading) {
 	byStatus, lost, leases := map[api.AgentStatus]int{}, 0, map[string]int{}
 	for _, p := range partitionsOf(c) {
@@ -272,7 +272,7 @@ func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *cluster.Cluster, read
 	gauge(m.lost, float64(lost), c.Config.Name)
 }
 
-// tell tells of the agents and returns how many are connected.
+// tell sends the metrics of each agent and returns how many are connected.
 func (m *fleetMetrics) tell(all agents, gauge gaugeFunc) (live int) {
 	for id, a := range all {
 		up := 0.0

@@ -31,7 +31,7 @@ type Handlers struct {
 		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string,
 		in rest.PageInput,
 	) (rest.Page[api.Lane], error)
-	// Failovers are the newest, so many.
+	// Failovers are the newest, at most this many.
 	Failovers func(ctx context.Context, most int) ([]api.FailoverRecord, error)
 	// Every is how often the fleet is read for its metrics at most.
 	Every time.Duration
@@ -40,7 +40,7 @@ type Handlers struct {
 	shared   sharedOverview
 }
 
-// Shown is how clusters are shown: one that answered, and one of which only the settings are known.
+// Shown shows clusters: one that answered, and one with nothing known but its settings.
 type Shown struct {
 	Cluster  func(*contract.ClusterView) api.Cluster
 	Settings func(api.ClusterConfig) api.Cluster
@@ -50,8 +50,8 @@ type Shown struct {
 const (
 	// overviewLanes is how many lanes are looked at; each costs a call to Temporal.
 	overviewLanes = 200
-	// overviewPersonal is how many tasks or runs that wait for a person are read, to tell since when and in which
-	// cluster.
+	// overviewPersonal is how many tasks or runs that wait for a person are read, for their cluster and since when they
+	// wait.
 	overviewPersonal = 200
 	// overviewFailovers is how many of the newest failovers are read.
 	overviewFailovers = 10
@@ -365,7 +365,7 @@ func waitsForPersonSince(t *store.Task) time.Time {
 func (b *overviewBuilder) finish() api.Overview {
 	for i := range b.Failovers {
 		r := &b.Failovers[i]
-		// What waits for an agent that came later is a lane's problem.
+		// A task that waits for an agent which came after the failover is its lane's problem.
 		taken := r.Status == api.FailoverNoTarget && b.came[r.Cluster].After(r.NoticedAt)
 		if p, there := diagnosis.OfFailover(r, b.At); there && !taken {
 			b.Problems = append(b.Problems, p)
@@ -403,7 +403,7 @@ func (h *Handlers) unhandledTasks(ctx context.Context) (u unhandled, err error) 
 	return u, nil
 }
 
-// unhandled tells of those tasks that the clusters' agents cannot run as they are now: an agent may have come that can.
+// unhandled reports the tasks that no agent of their cluster can run now: one may have come since they were offered.
 func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, err error) {
 	if err != nil {
 		b.missing("which tasks no agent handles")
@@ -423,7 +423,7 @@ func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, e
 // selfCareRuns is whether healing, and the rules of scaling, run by themselves.
 type selfCareRuns struct{ healing, scaling diagnosis.ScheduleRun }
 
-// loops reads both side by side; one that cannot be read counts as running, and is told as missing.
+// loops reads both side by side. A loop that cannot be read counts as running, and is listed as missing.
 func (b *overviewBuilder) loops(ctx context.Context, h *Handlers) (runs selfCareRuns) {
 	var both sync.WaitGroup
 	read := func(id, part string, into *diagnosis.ScheduleRun) {
@@ -440,7 +440,7 @@ func (b *overviewBuilder) loops(ctx context.Context, h *Handlers) (runs selfCare
 	return runs
 }
 
-// selfCare tells what is wrong with healing and scaling, from what was read for the rest of the overview.
+// selfCare finds what is wrong with healing and scaling, in what was read for the rest of the overview.
 func (b *overviewBuilder) selfCare(views []contract.ClusterView, live store.Live, runs selfCareRuns) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

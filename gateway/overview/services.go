@@ -36,8 +36,8 @@ type askedJob struct {
 	says   job.Job
 }
 
-// askJobs lists the jobs, and asks those that are wanted how they stand: so many at most, the newest first; 0: all. One
-// that does not answer says nothing. more reports whether others would have been asked.
+// askJobs lists the jobs and asks the wanted ones for their state: the newest most of them; 0: all. A job that does not
+// answer has the zero state. more reports whether others would have been asked.
 func (h *Handlers) askJobs(
 	ctx context.Context, most int, wanted func(*api.JobEntry) bool,
 ) (asked []askedJob, more bool, err error) {
@@ -59,7 +59,7 @@ func (h *Handlers) askJobs(
 		}
 	}
 	parallel.Each(len(asked), rest.FanOut, func(i int) {
-		// One that does not answer was deleted, or is told of when it does.
+		// One that does not answer was deleted, or a later overview shows it.
 		asked[i].says, _ = h.Store.Jobs().Get(ctx, asked[i].listed.Name)
 	})
 	return asked, more, nil
@@ -115,7 +115,7 @@ func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, 
 	return err
 }
 
-// jobs tells of services and system jobs whose instances or deployments are not as they should be, and of jobs whose
+// jobs reports services and system jobs whose instances or deployments are not as they should be, and jobs whose
 // schedules cannot be written.
 func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 	b.mu.Lock()
@@ -157,8 +157,8 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 	}
 }
 
-// isTold reports whether an overview may have something to tell of a job of a list: of one that has instances that are
-// to run all the time, and of one whose schedules cannot be written.
+// isTold reports whether an overview may show a job of a list: one whose instances should run all the time, or one
+// whose schedules cannot be written.
 func isTold(e *api.JobEntry) bool {
 	return e.Type == api.JobService || e.Type == api.JobSystem || e.Unscheduled != ""
 }

@@ -82,8 +82,8 @@ func AskHubs[In, Out any](
 	return byHub, cmp.Or(errs...)
 }
 
-// Instances asks the hubs of a cluster's members which instances of a job run there; no job: of all. What several parts
-// of the answers have in common comes again.
+// Instances asks the hubs of a cluster's members which instances of a job run there; no job: of all. The answer repeats
+// what its parts have in common.
 func (c *Core) Instances(
 	ctx context.Context, state *cluster.Cluster, job string,
 ) (found []contract.FoundInstance, err error) {

@@ -47,10 +47,10 @@ func ElementError(err error) *api.BatchError {
 	return &api.BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}
 }
 
-// InTurn calls start when an element of a batch may be started in Temporal. One for each core is started at a time, of
-// all batches together, and they take turns: what is started faster than workers take it has everybody wait behind it.
-// With two for each batch, batches of four tenants had others wait for a minute. What is not of a batch does not wait.
-// ctx bounds the wait, and CallTimeout the start. start should do nothing else, for others wait meanwhile.
+// InTurn calls start when an element of a batch may be started in Temporal. All batches together start one for each
+// core at a time, and take turns: starting faster than the workers take up makes everybody wait. With two for each
+// batch, the batches of four tenants delayed others by a minute. Requests outside of a batch do not wait. ctx bounds
+// the wait, and CallTimeout the start. start should do nothing else, for others wait meanwhile.
 func (c *Core) InTurn(ctx context.Context, start func(ctx context.Context) error) error {
 	if ctx.Value(batched{}) != nil {
 		select {

@@ -19,7 +19,7 @@ import (
 // knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
 const knownFor = 10 * time.Second
 
-// knownCluster is what is remembered of a cluster.
+// knownCluster is what the gateway remembers of a cluster.
 type knownCluster struct {
 	config api.ClusterConfig // with its defaults
 	open   *sync.Map         // the lanes that are known to be open
@@ -90,7 +90,7 @@ func (c *Core) Place(ctx context.Context, spec api.TaskSpec, id string) (place c
 }
 
 // openLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
-// many agents that there are not. Where there is no lane more for its type, the place is then that of all types.
+// many agents that do not exist. If no lane is free for the task's type, the task goes to the lane of all types.
 func (c *Core) openLanes(ctx context.Context, place *contract.TaskPlace, spec *api.TaskSpec) error {
 	if err := c.pins.Admit(ctx, spec, c.View); err != nil {
 		return c.Answer(err, "admit work for an agent", protocol.CodeUnknownCluster)
@@ -184,7 +184,7 @@ func ChangeCluster[In any](
 	return c.ViewChanged(ctx, name)
 }
 
-// ViewChanged is View after a change was made. Where it fails, the answer tells that.
+// ViewChanged is View after a change was made. If the view fails, the error says that the change was made.
 func (c *Core) ViewChanged(ctx context.Context, name string) (contract.ClusterView, error) {
 	view, err := c.View(ctx, name)
 	if code, _ := Code(err); code == protocol.CodeUnavailable {

@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// What clients are told.
+// The details of errors in answers to clients.
 const (
 	UnavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
 	InternalDetail    = "the request failed on our side; the server's log says why"
@@ -28,8 +28,8 @@ const (
 // Outdated is the answer to a change that was meant for another revision.
 func Outdated() error { return httpapi.Problem(protocol.CodePrecondition, outdatedDetail) }
 
-// Answer is the one place where errors of Temporal become answers. notFound is the code for "there is no such
-// workflow". What the client may see is ours; the error itself goes to the log.
+// Answer is the one place that turns errors of Temporal into answers. notFound is the code for a missing workflow. The
+// client sees our words; the error itself goes to the log.
 func (c *Core) Answer(err error, doing, notFound string) error {
 	if err == nil {
 		return nil

@@ -76,17 +76,17 @@ func (c *Core) ClusterOfAgent(ctx context.Context, id string) (*contract.Cluster
 }
 
 const (
-	// runFresh is how old what is known of a schedule may be in an overview: these are read often, and schedules seldom
+	// runFresh is how old a schedule's state may be in an overview: overviews are read often, and schedules seldom
 	// change.
 	runFresh = 5 * time.Second
 	// runTimeout bounds reading one: the overview does not wait longer for it.
 	runTimeout = time.Second
-	// describePatience is how long a schedule is asked for again that cannot be told about right now.
+	// describePatience is how long to ask again for a schedule that Temporal cannot describe yet.
 	describePatience = 600 * time.Millisecond
 )
 
-// DescribeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or
-// triggered Temporal cannot tell how it stands: it is asked again.
+// DescribeLoop describes the schedule of healing or scaling. It asks again when Temporal cannot answer, as it does for
+// a moment after a schedule was paused, resumed or triggered.
 func (c *Core) DescribeLoop(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
 	var d *workflowservice.DescribeScheduleResponse
 	err := c.WaitUntil(ctx, describePatience, "describe a schedule",
@@ -103,7 +103,7 @@ func (c *Core) DescribeLoop(ctx context.Context, id string) (*workflowservice.De
 // ForgetRun has the next request look at a schedule anew.
 func (c *Core) ForgetRun(id string) { c.runs.forget(id) }
 
-// ScheduleRun tells whether a schedule runs. That one is missing is not remembered: it is about to be made.
+// ScheduleRun reports whether a schedule runs. A missing one is not remembered, because it will be made soon.
 func (c *Core) ScheduleRun(ctx context.Context, id string) (diagnosis.ScheduleRun, error) {
 	if run, known := c.runs.get(id); known {
 		return run, nil

@@ -96,7 +96,7 @@ func PageAtHand[T any](items []T, in PageInput, key func(*T) string) (Page[T], e
 // client reads only a few large pages at a time: a store answers one after the other, and others wait.
 const recordTakes = 16 << 10
 
-// ReservePage counts so many records at a time before they are read; see httpapi.Reserve.
+// ReservePage reserves memory for size records before they are read; see httpapi.Reserve.
 func ReservePage(ctx context.Context, size int) error {
 	return httpapi.Reserve(ctx, int64(size)*recordTakes)
 }

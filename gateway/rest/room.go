@@ -16,9 +16,9 @@ const (
 	MaxTenantKept = 1000
 )
 
-// Room refuses one more of the things that count counts, of which there are as many as there may be. A tenant may
-// have MaxTenantKept, and as many as are then still free, so that there is always one for the next tenant. An older
-// Temporal counts no schedules: there nothing is refused.
+// Room refuses one more of the things that count counts, once there are MaxKept. A tenant may have MaxTenantKept, but
+// no more than are still free, so that there is always one for the next tenant. An older Temporal cannot count
+// schedules: there it refuses nothing.
 func (c *Core) Room(
 	ctx context.Context, tenant, things string, count func(ctx context.Context, query string) (int64, error),
 ) error {

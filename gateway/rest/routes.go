@@ -33,7 +33,7 @@ type Routes struct {
 // On makes the routes of a resource. GET needs a viewer and other methods an operator, unless an option says otherwise.
 func On(api API, tag string) *Routes { return &Routes{api: api, tag: tag, root: Root} }
 
-// Scoped lets identities of one tenant in: the handlers limit themselves to what is the tenant's.
+// Scoped lets identities of one tenant in: the handlers limit themselves to what belongs to the tenant.
 func (r *Routes) Scoped() *Routes {
 	r.scoped = true
 	return r
@@ -76,7 +76,7 @@ func MaxBody(bytes int64) Option { return func(o *operation) { o.MaxBodyBytes = 
 // ReadFor is how long the body of the request may take to come.
 func ReadFor(limit time.Duration) Option { return func(o *operation) { o.BodyReadTimeout = limit } }
 
-// LeftOut says what it means to leave the body out.
+// LeftOut documents the meaning of a missing body.
 func LeftOut(meaning string) Option { return func(o *operation) { o.body = meaning } }
 
 // Payload makes room for a task's payload or result in the body of the request.
@@ -255,13 +255,13 @@ func Reply[T any](body T, err error) (*Output[T], error) {
 	return &Output[T]{body}, nil
 }
 
-// StatusOutput is an answer with a body, whose status tells more.
+// StatusOutput is an answer with a body and a status of its own.
 type StatusOutput[T any] struct {
 	Status int
 	Body   T
 }
 
-// Begun answers what has begun with 202, and what is there already, or has ended, with 200.
+// Begun answers 202 for what has begun, and 200 for what is there already or has ended.
 func Begun[T any](body T, there bool, err error) (*StatusOutput[T], error) {
 	if err != nil {
 		return nil, err

@@ -29,8 +29,8 @@ func OwnTenant[S ~string](ctx context.Context, named S) (S, error) {
 		"your token is of one tenant: leave tenant out, or name that one")
 }
 
-// OwnID is the full form of a task's id or a schedule's name in a request: one of one tenant may leave its tenant out.
-// ok is false for what is of another tenant; it is answered like what does not exist.
+// OwnID is the full form of a task's id or a schedule's name in a request. An identity of one tenant may leave its
+// tenant out. ok is false for what belongs to another tenant; the answer is the same as for what does not exist.
 func OwnID(ctx context.Context, id string) (full string, ok bool) {
 	own := access.From(ctx).Tenant
 	tenant, name := api.CutTenant(id)
@@ -43,7 +43,7 @@ func OwnID(ctx context.Context, id string) (full string, ok bool) {
 	return "", false
 }
 
-// own is OwnID of what should be there, unknown being the code if it is not; is tells ids of its kind.
+// own is OwnID of a thing that should exist. unknown is the code if it does not; is recognises ids of its kind.
 func own(ctx context.Context, id, unknown string, is func(full string) bool) (string, error) {
 	if full, ok := OwnID(ctx, id); ok && is(full) {
 		return full, nil
@@ -109,7 +109,7 @@ func OwnSchedule(ctx context.Context, name string) (string, error) {
 	return own(ctx, name, protocol.CodeUnknownSchedule, api.IsScheduleName)
 }
 
-// Sees reports whether the request may see and touch what is of a tenant.
+// Sees reports whether the request may see and change what belongs to a tenant.
 func Sees(ctx context.Context, tenant string) bool {
 	id := access.From(ctx)
 	return id.Sees(tenant)

@@ -28,13 +28,13 @@ var (
 // Look looks once; last says that it does not look again after that.
 type Look func(ctx context.Context, last bool) (found bool, err error)
 
-// WaitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over.
+// WaitUntil looks again and again until it finds its goal, fails, or the time to wait is over.
 func (c *Core) WaitUntil(ctx context.Context, wait time.Duration, doing string, look Look) error {
 	return c.wait(ctx, wait, doing, nil, quick, look)
 }
 
-// WaitForEnd is WaitUntil for what is found, in most cases, when a workflow ends: it looks when Temporal reports the
-// end, and between less often. Temporal's report may be late, and what is looked for may come before the end.
+// WaitForEnd is WaitUntil for a goal that mostly comes with a workflow's end. It looks when Temporal reports the end,
+// and less often before. Temporal's report may be late, and the goal may come before the end.
 func (c *Core) WaitForEnd(ctx context.Context, wait time.Duration, doing, workflowID string, look Look) error {
 	if wait == 0 || workflowID == "" {
 		return c.WaitUntil(ctx, wait, doing, look)

@@ -160,7 +160,7 @@ func (h *Handlers) decides(
 	}
 }
 
-// status tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
+// status reports how scaling keeps a cluster's number of agents, and decides anew what to do, without doing it.
 func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
 	defer cancel()

@@ -68,7 +68,7 @@ const (
 	runUnknown      api.TaskStatus = "unknown"
 )
 
-// runs tells what became of a schedule's newest firings, newest first.
+// runs are a schedule's newest firings with their results, newest first.
 func (h *Handlers) runs(
 	ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult,
 ) []api.ScheduleRun {

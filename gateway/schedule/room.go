@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// How often a minute schedules start something: those of one tenant together, and those without a tenant. Temporal
-// starts 30 a second of all schedules by default: beyond that, everybody's are late, also Mainstay's own.
+// How many starts a minute schedules may have: those of one tenant together, and those without a tenant. By default
+// Temporal starts 30 a second for all schedules: beyond that all are late, Mainstay's own too.
 const (
 	MaxTenantStarts = 600
 	MaxStarts       = 1200
@@ -80,7 +80,7 @@ func (h *Handlers) roomFor(
 }
 
 // room refuses schedules when there are as many as there may be, or when the tenant's would start something too often.
-// wanted tells of each by its id how often that is a minute. Those that start no more than they did are not refused.
+// wanted has each one's starts a minute, by its id. It does not refuse schedules that start no more than before.
 func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]float64) error {
 	starts := sum(wanted)
 	if starts == 0 {
@@ -108,8 +108,8 @@ func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]fl
 	return h.lately.admit(tenant, wanted, present, time.Now())
 }
 
-// starts tells of each schedule of a tenant, by its id, how often it starts something a minute. Paused ones count: they
-// may be resumed.
+// starts are the starts a minute of each of a tenant's schedules, by its id. Paused ones count, since they may be
+// resumed.
 func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float64, error) {
 	starts, query := map[string]float64{}, rest.AllOf(store.AllSchedules, contract.OfTenant(tenant))
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {

@@ -181,7 +181,7 @@ func (h *Handlers) trigger(
 		h.Answer(err, "trigger a schedule", protocol.CodeUnknownSchedule)
 }
 
-// triggers are the seconds for which schedules were triggered last, by name.
+// triggers are the seconds in which schedules were last triggered, by name.
 type triggers struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -249,7 +249,7 @@ func (h *Handlers) describeSchedule(
 	return d, nil
 }
 
-// tenantOfSchedule is that of the tasks that it makes.
+// tenantOfSchedule is the tenant of the tasks that the schedule makes.
 func tenantOfSchedule(d *workflowservice.DescribeScheduleResponse) string {
 	var input contract.FiringInput
 	if payloads := d.GetSchedule().GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) > 0 {
@@ -292,7 +292,7 @@ func (h *Handlers) scheduleWhen(
 	return h.scheduleOf(ctx, name, d)
 }
 
-// scheduleOf is a schedule as its description and its tasks tell it.
+// scheduleOf builds a schedule from its description and its tasks.
 func (h *Handlers) scheduleOf(
 	ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse,
 ) (api.Schedule, error) {
@@ -325,10 +325,10 @@ func (h *Handlers) scheduleOf(
 	return schedule, nil
 }
 
-// shownTimes is how many next times of a schedule are told.
+// shownTimes is how many next times of a schedule an answer has.
 const shownTimes = 10
 
-// nextTimes are the next times of a schedule. Of one that another tool changed they are what Temporal tells.
+// nextTimes are the next times of a schedule. If another tool changed it, Temporal's own list is used.
 func nextTimes(t *api.ScheduleTimes, told []*timestamppb.Timestamp) (times []time.Time) {
 	if t.Cron != "" || t.Interval != 0 {
 		return schedule.PlanOf(t).Next(time.Now(), shownTimes)

@@ -84,7 +84,7 @@ func (h *Handlers) search(ctx context.Context, text string) (out api.SearchResul
 	return out, nil
 }
 
-// few leaves out what is too much of a kind.
+// few keeps only the first few results of each kind.
 func few(found []api.Found) []api.Found {
 	of := map[string]int{}
 	return slices.DeleteFunc(found, func(f api.Found) bool {
@@ -165,7 +165,7 @@ func (h *Handlers) schedules(ctx context.Context, _ string) (found []api.Found, 
 	return found, nil
 }
 
-// kinds are those of which ids are found by their beginning, and how a workflow's id tells theirs.
+// kinds are the things that are found by the beginning of their id, and how to get their id from a workflow's id.
 var kinds = []struct {
 	name, prefix string
 	id           func(workflowID string) (string, bool)
@@ -179,7 +179,7 @@ var kinds = []struct {
 	{"drain", "drain/", contract.DrainOfWorkflowID, true},
 }
 
-// ids are what is found by the beginning of its id.
+// ids finds things by the beginning of their id.
 func (h *Handlers) ids(ctx context.Context, text string) ([]api.Found, error) {
 	own, ok := rest.OwnID(ctx, text)
 	if !ok {

@@ -154,7 +154,7 @@ func roleOf(f *contract.FoundInstance) api.InstanceRole {
 	return api.RoleStable
 }
 
-// settleRoles finds out which of the instances that began as canaries are still such: agents do not know.
+// settleRoles finds out which of the instances that began as canaries still are canaries: agents do not know.
 func (h *Handlers) settleRoles(ctx context.Context, found []contract.FoundInstance) {
 	var jobs []string
 	for i := range found {

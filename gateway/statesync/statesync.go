@@ -86,7 +86,7 @@ func partialSync(k store.Known) (api.SyncReport, bool) {
 		Why: k.Why, Members: []api.MemberSync{}, StartedAt: k.StartedAt}, ok
 }
 
-// compare asks the hubs what their agents' heartbeats told.
+// compare asks the hubs what their agents reported in heartbeats.
 func (h *Handlers) compare(ctx context.Context, in *rest.ByID) (api.ClusterSync, error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {

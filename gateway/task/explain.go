@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.
+// explainTimeout bounds finding out why the tasks of a list wait. Answers that come later are left out.
 const explainTimeout = time.Second
 
 // heldTimeout bounds asking hubs for it. Temporal's long polls keep the last second of their time back.
@@ -53,8 +53,8 @@ func whyWaiting(t *store.Task, c *cluster.Cluster, live store.Live, stats store.
 	})
 }
 
-// explained reports whether it takes the task's cluster to say why a task waits. What waits for its start says so
-// itself, and of an element that was not delivered its array does.
+// explained reports whether only the task's cluster can say why a task waits. A task that waits for its start time says
+// so itself, and for an element that was not delivered its array does.
 func explained(t *store.Task) bool {
 	_, _, element := array.ElementOf(t.ID)
 	return t.Cluster != "" && (t.Status == api.TaskRetryWait && t.Unhandled() ||

@@ -123,7 +123,7 @@ const (
 	includeHistory = "history"
 )
 
-// include puts in what was asked for beside the task itself.
+// include adds the requested parts to the task.
 func (h *Handlers) include(ctx context.Context, task *api.Task, found *store.Task, parts []string) error {
 	if len(parts) == 0 {
 		return nil

@@ -229,8 +229,8 @@ func group(groups map[[2]string]*api.DeadLetterGroup, t *api.Task) {
 	}
 }
 
-// searched reads pages, of the tasks that are wanted. What it has found it answers when others of the client have their
-// turn for long.
+// searched reads pages and keeps the wanted tasks. If the client's other requests hold its turn for long, it answers
+// with what it has found so far.
 func searched(read rest.Read[store.Task], wanted func(*store.Task) bool) rest.Read[store.Task] {
 	return func(
 		ctx context.Context, query string, size int, token []byte,

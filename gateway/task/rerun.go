@@ -67,8 +67,8 @@ func notAgain(t *api.Task) string {
 	return ""
 }
 
-// again is what a task is submitted with that repeats one with this spec and id. What its recovery and the cluster have
-// put in place of its own stays.
+// again is the request for a task that repeats one with this spec and id. It keeps the values that the task's recovery
+// and the cluster have put in place of the original ones.
 func again(spec *api.TaskSpec, id string) api.TaskSpec {
 	s := *spec
 	s.StartAt, s.ExpiresAt = time.Time{}, time.Time{}

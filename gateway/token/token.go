@@ -150,8 +150,8 @@ func (h *Handlers) withUses(ctx context.Context, tokens []api.Token) {
 	}
 }
 
-// revoke forgets a token, and if asked its children. A join token's cluster hears first: it refuses the token from
-// then on, whatever the doors of the API still believe, and if that fails the token is still there to be revoked again.
+// revoke forgets a token and, if asked, its children. It informs a join token's cluster first, which then refuses the
+// token, whatever the API's caches hold. If that fails, the token is still there to be revoked again.
 func (h *Handlers) revoke(ctx context.Context, in *revokeInput) (api.RevokedToken, error) {
 	revoked := api.RevokedToken{ID: in.ID}
 	records, err := h.read(ctx)
