@@ -90,12 +90,12 @@ func (a *Control) read(ctx context.Context, in contract.BulkPageInput) (ids []st
 	return ids, next, nil
 }
 
-// actOnAll acts on the tasks side by side and keeps what came of each in the page. It ends early only with its context.
+// actOnAll acts on the tasks side by side and records each outcome in the page. It ends early only with its context.
 func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page *bulkPage, ids []string) error {
 	parallel.Each(len(ids), store.BatchFanOut(), func(i int) {
 		outcome := a.actOn(ctx, in, ids[i])
 		if ctx.Err() != nil {
-			return // it is not known what came of it
+			return // its outcome is not known
 		}
 		page.mu.Lock()
 		page.Outcomes[ids[i]] = outcome
@@ -176,7 +176,7 @@ func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 	}) == nil
 }
 
-// ended tells a task that has ended from one that never was: Temporal says the same of both.
+// ended distinguishes a task that has ended from one that never was: Temporal has one answer for both.
 func (a *Control) ended(ctx context.Context, id string) (api.BulkOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 	defer cancel()

@@ -75,8 +75,8 @@ func (a *Control) heldAt(ctx context.Context, cluster, hub string) store.Held {
 	return held
 }
 
-// endHeld ends the attempts that a lost hub had, but for those of agents that are with another hub now: it need not
-// wait for their backstop. Until when fenced work may go on is not known.
+// endHeld ends the attempts of a lost hub's agents, except agents that are with another hub now, so that the work need
+// not wait for its backstop. How long fenced work may still go on is unknown.
 func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.Held) {
 	view, err := a.view(ctx, cluster)
 	if err == nil {
@@ -92,9 +92,9 @@ func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.H
 	}
 }
 
-// AnnounceHubLost signals every open cluster that a hub is lost, or the one whose brake held its agents. Clusters
-// without agents on it ignore the signal. A cluster that cannot be told keeps the others from nothing, and they are not
-// told again: agents may be with a new process of the hub by then. The heartbeat has who is left.
+// AnnounceHubLost signals every open cluster that a hub is lost, or only the one whose brake held its agents. Clusters
+// without agents on it ignore the signal. One unreachable cluster does not stop the others. A repeated try signals only
+// the rest, which the heartbeat lists: the others' agents may be with a new process of the hub by then.
 func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
 	telling, stop := context.WithTimeout(ctx, announceTimeout)
 	defer stop()
@@ -125,7 +125,7 @@ func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) er
 	return nil
 }
 
-// untold are the clusters that were not told of a lost hub: all, or who was left by an earlier try.
+// untold are the clusters without the signal about a lost hub: all, or those that an earlier try left.
 func (a *Control) untold(ctx context.Context, lost contract.HubLost) (names []string, err error) {
 	switch {
 	case activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, &names) == nil:
@@ -136,8 +136,8 @@ func (a *Control) untold(ctx context.Context, lost contract.HubLost) (names []st
 	return a.clusters().Names(ctx)
 }
 
-// tellHubLost signals one cluster that a hub is lost. One that refuses the signal would refuse it for ever, and the hub
-// has no lease before all are told: it is given up, unless nobody else waits for it.
+// tellHubLost signals one cluster that a hub is lost. A cluster that refuses the signal would refuse it for ever, and
+// the hub gets no lease before all have it: so the signal is given up, unless only this cluster waits for it.
 func (a *Control) tellHubLost(ctx, search context.Context, cluster string, lost contract.HubLost) error {
 	held := a.heldAt(search, cluster, lost.Hub)
 	lost.Attempts = held.Attempts()

@@ -41,11 +41,11 @@ func NewEvaluator(places Places) *Evaluator {
 	return &Evaluator{places: places, shares: newShares(shareRate, shareBurst)}
 }
 
-// maxMessage and maxKey bound in bytes what a person is asked, and the value by which a job counts its runs.
+// maxMessage and maxKey bound, in bytes, the question to a person and the value by which a job counts its runs.
 const maxMessage, maxKey = 1 << 10, 256
 
-// Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then what others begin with,
-// with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
+// Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then the inputs of steps that
+// begin, with the lanes of their tasks. The answer has the mistakes in expressions; an error is worth another try.
 func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
 	tenant, _ := api.CutTenant(in.Run)
 	turn, err := a.shares.begin(ctx, tenant, in.Bytes())
@@ -119,7 +119,7 @@ type evaluation struct {
 	turn   *evaluating
 	facts  flow.Facts
 	failed map[string]bool // steps whose output could not be evaluated, or not yet
-	// elements are those that the run itself carries, with those of the steps that begin.
+	// elements are those that the run itself carries, including those of the steps that begin.
 	elements int
 
 	defaults *api.TaskDefaults // of the cluster, once a task was placed in it
@@ -204,7 +204,7 @@ func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (con
 	return contract.StepOutput{Step: ended.Step, Output: output, Completes: completes}, nil
 }
 
-// check says what is wrong with a step's result, or which task has to say it. An empty answer: it is as it should be.
+// check returns what is wrong with a step's result, or the task that must check it. An empty answer: all is well.
 func (e *evaluation) check(
 	ctx context.Context, step *job.PlannedStep, ended *contract.EndedStep,
 ) (contract.StepOutput, error) {
@@ -239,7 +239,7 @@ func (e *evaluation) check(
 	return answer, nil
 }
 
-// calls are those of tools that the model of a step asks for in its result, with the tasks of those that can be made.
+// calls are the calls of tools that a step's model asks for in its result, with the tasks of the possible ones.
 func (e *evaluation) calls(
 	ctx context.Context, step *job.PlannedStep, entry *api.StepEntry, ended *contract.EndedStep,
 ) (answer contract.StepOutput, called bool, err error) {

@@ -56,7 +56,7 @@ type watch struct {
 	result    contract.AwaitTransfersResult
 }
 
-// look brings the result up to date and names what has not moved yet; late: but for what is held for its agent.
+// look updates the result and names what has not moved yet. If late, it leaves out work that still waits for its agent.
 func (w *watch) look(ctx context.Context, late bool) (missing string, err error) {
 	if w.in.WasLeader || len(w.in.Shards) > 0 {
 		if missing, err = w.lookAtRoles(ctx); err != nil {
@@ -130,7 +130,7 @@ func isArray(workflowID string) bool {
 	return is
 }
 
-// lookAtTask tells where a task is now. It has moved when an agent has begun another attempt, when it has ended, or
+// lookAtTask finds out where a task is now. It has moved when an agent has begun another attempt, when it has ended, or
 // when it waits for a person.
 func (w *watch) lookAtTask(ctx context.Context, held cluster.HeldAttempt) (api.Transfer, bool, error) {
 	t := api.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}

@@ -281,8 +281,8 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 	return nil
 }
 
-// EndOrphan ends an attempt that no agent runs, unless it has given a sign of life since: its task goes through the one
-// gate of every redelivery then. It says what came of it.
+// EndOrphan ends an attempt that no agent runs, unless it has given a sign of life since. Its task then passes the same
+// gate as every redelivery. It returns the outcome.
 func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
 	o := in.Orphan
 	id, _ := contract.Locate(o.TaskID)
@@ -315,7 +315,7 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 	return "the attempt was ended; the task goes on as its retry_safety says", nil
 }
 
-// AskScale has a cluster look at the number of its agents, and act if it is not what is wanted.
+// AskScale asks a cluster to check the number of its agents, and to act if it is wrong.
 func (a *Control) AskScale(ctx context.Context, clusterName string) (cluster.ScalingDecision, error) {
 	return askCluster(ctx, a.Client, clusterName, contract.ScaleUpdate, contract.ScaleRequest{})
 }

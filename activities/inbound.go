@@ -20,17 +20,17 @@ import (
 	"mainstay.dev/sdk/payload"
 )
 
-// AssignmentTypes are the types of events whose data is a task, where nobody says which.
+// AssignmentTypes are the default types of events whose data is a task.
 var AssignmentTypes = []string{"AgentTaskAssigned", "dev.mainstay.task.assigned", "InvokeModel", "InvokeTool"}
 
-// Dispatcher starts what events from outside ask for.
+// Dispatcher starts the work that events from outside ask for.
 type Dispatcher struct {
 	places *ClusterPlaces
 	types  []string // of events whose data is a task
 	flows  flow.Evaluator
 	shares *shares
 
-	reading turns // one event of a tenant looks for its jobs at a time; the others find what it found
+	reading turns // one event of a tenant at a time looks for its jobs; the others use its result
 	mu      sync.Mutex
 	jobs    map[jobsOn]triggered
 }
@@ -59,7 +59,7 @@ const (
 	mostTriggered = 100
 )
 
-// NewDispatcher starts tasks at places; types are those of events whose data is a task, nil: AssignmentTypes.
+// NewDispatcher starts tasks at places. types are the types of events whose data is a task; nil: AssignmentTypes.
 func NewDispatcher(places *ClusterPlaces, types []string) *Dispatcher {
 	if types == nil {
 		types = AssignmentTypes
@@ -68,8 +68,8 @@ func NewDispatcher(places *ClusterPlaces, types []string) *Dispatcher {
 		jobs: map[jobsOn]triggered{}}
 }
 
-// DispatchEvent starts what asks for an event: the task in its data, and a run for each trigger that it matches. What
-// was started before is found by its id. What cannot be started does not keep the rest from it.
+// DispatchEvent starts the work that an event asks for: the task in its data, and a run for each trigger that it
+// matches. It finds by its id what was started before. One failure does not stop the rest.
 func (d *Dispatcher) DispatchEvent(
 	ctx context.Context, in contract.DispatchEvent,
 ) (answer contract.EventDispatched, err error) {
@@ -142,7 +142,7 @@ func (d *Dispatcher) DispatchEvent(
 	return answer, nil
 }
 
-// isFor reports whether there is the cluster for the tenant. One that is for others is not told of its events.
+// isFor reports whether the cluster exists and is for the tenant. A cluster for others does not learn of its events.
 func (d *Dispatcher) isFor(ctx context.Context, cluster, tenant string) bool {
 	if api.ValidateID("cluster", cluster) != nil {
 		return false
@@ -240,7 +240,7 @@ func told(problem string) error {
 	return errors.New(problem)
 }
 
-// started is what was started with the error err; by tells which event has started what was there before.
+// started is the record of a start that gave the error err; by finds the event that started what was there before.
 func (d *Dispatcher) started(
 	ctx context.Context, in *contract.DispatchEvent, started api.Dispatch, err error, by func() (string, error),
 ) (*api.Dispatch, error) {
@@ -304,7 +304,7 @@ func (d *Dispatcher) triggered(ctx context.Context, on jobsOn) ([]triggeredJob, 
 	return known.jobs, nil
 }
 
-// keep keeps what was found, and nothing that is too old to be used: definitions are large.
+// keep keeps the jobs that were found, and drops those too old to be used: definitions are large.
 func (d *Dispatcher) keep(on jobsOn, found triggered) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

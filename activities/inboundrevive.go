@@ -17,9 +17,9 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// TellEvent tells an event from outside what has become of something that it started. What died opens the event's
-// workflow again where that has closed: under its id, so that repetitions of the event find it. An event that nobody
-// knows any more, or that a person gave up, is not told.
+// TellEvent reports to an event from outside the outcome of something that it started. A death reopens the event's
+// workflow, if that has closed, under its id, so that repetitions of the event find it. An event that is gone, or that
+// a person gave up, gets no report.
 func (a *Control) TellEvent(ctx context.Context, told contract.EventOutcome) error {
 	if err := sameTenant(told.Event, told.ID); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (a *Control) ForgetRun(ctx context.Context, in contract.ForgetRun) error {
 	return err
 }
 
-// Revive has what died begin again: a dead letter in its task, a task that has ended under its id, a run as one that
-// repeats what had not succeeded. What lives by now stays as it is. With Discard, dead letters are given up.
+// Revive starts dead work again: a dead letter in its task, an ended task under its id, and a run as one that repeats
+// what had not succeeded. Work that is alive again stays as it is. With Discard, it gives dead letters up.
 func (a *Control) Revive(ctx context.Context, in contract.Revive) (answer contract.EventDispatched, err error) {
 	for _, d := range in.Dead {
 		revive := a.reviveTask

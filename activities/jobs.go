@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/internal/store"
 )
 
-// EndedRuns tells which of some runs have ended.
+// EndedRuns returns those of the runs that have ended.
 func (a *Control) EndedRuns(ctx context.Context, runs []string) ([]string, error) {
 	ended := []string{}
 	for _, run := range runs {

@@ -29,7 +29,7 @@ type found struct {
 	until time.Time // it is news until then
 }
 
-// unmet are those of a tenant's services that are missing, as read says or has said just now.
+// unmet are the tenant's services that are missing, as found by read now or a moment ago.
 func (l *looks) unmet(
 	ctx context.Context, tenant string, services []string, read func() ([]string, error),
 ) ([]string, error) {

@@ -23,8 +23,8 @@ func (a *Control) Uncordon(ctx context.Context, in contract.ClusterUncordon) (co
 	return askCluster(ctx, a.Client, in.Cluster, contract.UncordonUpdate, in.Request)
 }
 
-// askCluster sends an update to a cluster. A refusal is final. An activity that is tried again asks under the same id:
-// it gets the answer of the first time, and not a refusal of what it has done already.
+// askCluster sends an update to a cluster. A refusal is final. A retried activity asks under the same id, so it gets
+// the first answer, and not a refusal of work that is done already.
 func askCluster[In, Out any](
 	ctx context.Context, c client.Client, cluster string, update contract.Update[In, Out], request In,
 ) (Out, error) {
@@ -93,7 +93,7 @@ func (a *Control) Rebalance(ctx context.Context, in contract.ClusterRebalance) (
 	return askCluster(ctx, a.Client, in.Cluster, contract.RebalanceUpdate, in.Request)
 }
 
-// ReadLoads returns how many tasks each agent of a cluster runs now, by agent id, for those of which it is known.
+// ReadLoads returns how many tasks each agent of a cluster runs now, by agent id, as far as that is known.
 func (a *Control) ReadLoads(ctx context.Context, cluster string) (map[string]int, error) {
 	loads, err := a.store().RunningIn(ctx, cluster)
 	if err != nil {

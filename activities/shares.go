@@ -39,7 +39,7 @@ var errShare = temporal.NewApplicationErrorWithOptions(
 	"the expressions of the tenant have taken more than their share of the worker; trying again",
 	contract.NotTheirTurn, temporal.ApplicationErrorOptions{Category: temporal.ApplicationErrorCategoryBenign})
 
-// evaluating is the turn of evaluations that read so many bytes of JSON.
+// evaluating is the turn of evaluations, with room for the JSON that they read.
 type evaluating struct {
 	*turn
 	context.Context // bounds them
@@ -70,7 +70,7 @@ func (s *shares) begin(ctx context.Context, tenant string, bytes int) (*evaluati
 	return e, nil
 }
 
-// enter takes room for what is read.
+// enter waits for room for the JSON to be read.
 func (e *evaluating) enter(ctx context.Context, bytes int64) error {
 	soon, cancel := context.WithTimeout(ctx, turnWait)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// IsMadeBy tells whether a task is one that a schedule made, of the same kind and payload: a schedule may have been
+// IsMadeBy reports whether a task is one that a schedule made, of the same kind and payload: a schedule may have been
 // deleted and another made under its name.
 func (a *Control) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool, error) {
 	task, err := a.tasks().Describe(ctx, in.TaskID)

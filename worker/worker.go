@@ -82,7 +82,7 @@ const (
 	memoryOfCached = 16 << 20
 )
 
-// cacheFor is how many workflows are kept with so much memory, in bytes; 0: it is not known.
+// cacheFor is how many workflows to keep with this much memory, in bytes; 0: unknown.
 func cacheFor(memory uint64) int {
 	if memory == 0 {
 		return mostCached
