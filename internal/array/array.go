@@ -243,7 +243,7 @@ type State struct {
 	HoldUntil  time.Time         `json:"hold_until,omitzero"`  // nothing begins before
 	HoldWhy    string            `json:"hold_why,omitempty"`   // why
 	TakenAt    time.Time         `json:"taken_at,omitzero"`    // when an agent last took something, or the first delivery
-	Stopped    string            `json:"stopped,omitempty"`    // why what is left was cancelled
+	Stopped    string            `json:"stopped,omitempty"`    // why the rest was cancelled
 	Duplicates int               `json:"duplicates,omitempty"` // results that were not accepted
 	flight     []Bundle
 }
@@ -267,7 +267,7 @@ func (s *State) mark(n int, status api.ElementStatus) {
 	}
 }
 
-// trouble is a copy of what is known of an element.
+// trouble is a copy of an element's trouble.
 func (s *State) trouble(n int) trouble {
 	if t := s.Troubles.find(n); t != nil {
 		return *t
@@ -290,7 +290,7 @@ func (s *State) blame(n int, why, kind string) {
 	s.Causes[i] = Cause{Number: n, Text: short(why, causeBytes), Type: short(kind, api.MaxErrorTypeBytes)}
 }
 
-// short is a text, or its beginning that has at most so many bytes as JSON, where some characters have six.
+// short cuts a text to at most most bytes as JSON, where some characters take six.
 func short(text string, most int) string {
 	for i, r := range text {
 		switch {

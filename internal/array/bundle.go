@@ -14,8 +14,8 @@ const (
 	firstBundle = 4
 	// bundleBytes bounds the payloads of a bundle, unless it has one element.
 	bundleBytes = 256 << 10
-	// mostWaiting is how many elements may wait for another attempt before no other element begins: what is known of
-	// each is carried over continue-as-new. Those under way may join them, MaxParallel·api.MaxBundle at most.
+	// mostWaiting is how many elements may wait for another attempt before no new element begins: each one's trouble is
+	// carried over continue-as-new. Those under way may join them, MaxParallel·api.MaxBundle at most.
 	mostWaiting = 500
 	// singlesInARow is how many elements are delivered one by one after a bundle that no agent could take.
 	singlesInARow = 64

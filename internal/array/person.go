@@ -15,7 +15,7 @@ func (s *State) Open() bool { return openOf(&s.Counts) > 0 }
 // Held reports whether elements wait for a person.
 func (s *State) Held() bool { return s.Counts.Review+s.Counts.DeadLetter > 0 }
 
-// Outcome is how an array ends of which nothing is open; cancelled: a person has cancelled it.
+// Outcome is how an array with nothing open ends; cancelled: a person has cancelled it.
 func (s *State) Outcome(d *Definition, cancelled bool) (api.ArrayStatus, string) {
 	failed := s.Counts.Failed + s.Counts.DeadLetter + s.Counts.Review
 	switch {

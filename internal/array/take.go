@@ -53,7 +53,7 @@ func (s *State) Take(d *Definition, array string, number int, end End, now time.
 	}
 }
 
-// accept takes the results of a bundle. What it does not list was not done, and is delivered again.
+// accept takes the results of a bundle. Elements without a result were not done, and are delivered again.
 func (s *State) accept(d *Definition, array string, b Bundle, results []api.ElementResult, now time.Time) {
 	took, ended := int64(0), 0
 	for i := range results {
@@ -255,7 +255,7 @@ func (s *State) end(n int, status api.ElementStatus, why, kind string) {
 	s.blame(n, why, kind)
 }
 
-// Cancel ends what is not under way; what is under way ends with its bundle.
+// Cancel ends what is not under way; the rest ends with its bundle.
 func (s *State) Cancel(why string) {
 	if s.Stopped != "" {
 		return
@@ -280,7 +280,7 @@ func (s *State) CancelHeld(why string) {
 	}
 }
 
-// Abandon ends what is under way, of an array that was cancelled.
+// Abandon ends the elements under way of a cancelled array.
 func (s *State) Abandon() {
 	for _, b := range s.flight {
 		s.cancelRunning(b)

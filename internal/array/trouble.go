@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// trouble is what is known of an element that is not delivered for the first time.
+// trouble is the record of an element that is delivered again.
 type trouble struct {
 	Number   int
 	Attempts int        // so far
@@ -26,15 +26,15 @@ type trouble struct {
 	At       time.Time  // not before
 }
 
-// troubles are what is known of all elements. One is found, kept or forgotten in the same time however many there are:
-// all elements that are under way, 51,200 at most, may fail together, and a person may cancel them together.
+// troubles are the records of all elements. Finding, keeping and forgetting one takes the same time however many there
+// are: all elements under way, 51,200 at most, may fail together, and a person may cancel them together.
 type troubles struct {
 	of     []*trouble // by number; nil: nothing is known
 	count  int
 	halved int // those that may be in bundles, but only in small ones
 }
 
-// find is what is known of an element; nil: nothing.
+// find is the record of an element; nil: there is none.
 func (l *troubles) find(n int) *trouble {
 	if n >= len(l.of) {
 		return nil
@@ -56,7 +56,7 @@ func (l *troubles) all() iter.Seq[*trouble] {
 	}
 }
 
-// keep keeps what is known of an element.
+// keep keeps the record of an element.
 func (l *troubles) keep(t trouble) {
 	l.forget(t.Number)
 	if missing := t.Number + 1 - len(l.of); missing > 0 {
@@ -69,7 +69,7 @@ func (l *troubles) keep(t trouble) {
 	}
 }
 
-// forget drops what is known of an element that is not delivered again.
+// forget drops the record of an element that is not delivered again.
 func (l *troubles) forget(n int) {
 	t := l.find(n)
 	if t == nil {

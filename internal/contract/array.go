@@ -91,7 +91,7 @@ var (
 	ArrayQuery    = Query[ArrayState]{"array"}
 	ElementsQuery = QueryWith[ElementsRequest, ElementsPage]{"elements"}
 	ArrayUpdate   = Update[ArrayRequest, Done]{"act"}
-	// ArraySignal is ArrayUpdate from another workflow. What is not possible is left out.
+	// ArraySignal is ArrayUpdate from another workflow. Impossible requests are ignored.
 	ArraySignal = Signal[ArrayRequest]{"act"}
 )
 

@@ -88,7 +88,7 @@ type BulkState struct {
 	BulkCounts
 }
 
-// BulkCounts say what came of the tasks so far.
+// BulkCounts count the tasks so far by their outcome.
 type BulkCounts struct {
 	Matched  int               `json:"matched"`
 	Done     int               `json:"done"`
@@ -148,7 +148,7 @@ type BulkPageInput struct {
 	Token []byte   `json:"token,omitempty"`
 }
 
-// BulkPageResult is what came of a page. No Next: it was the last.
+// BulkPageResult is the outcome of a page. No Next: it was the last.
 type BulkPageResult struct {
 	Counts BulkCounts `json:"counts"`
 	Next   []byte     `json:"next,omitempty"`

@@ -57,12 +57,12 @@ var (
 	RevokeJoinTokenUpdate = Update[RevokeJoinTokenRequest, RevokedJoinToken]{"revoke-join-token"}
 	MembersChangedSignal  = Signal[MembersChanged]{"members-changed"}
 	HubLostSignal         = Signal[HubLost]{"hub-lost"}
-	// WatchMembersSignal has the cluster send AgentsMovedSignal to the job of this full name, whenever agents of the
-	// cluster came or went, are to get no work, or tell something else of themselves, until the job is deleted.
+	// WatchMembersSignal makes the cluster send AgentsMovedSignal to the job of this full name, until the job is
+	// deleted: whenever agents of the cluster came, went, stopped getting work, or changed their profile.
 	WatchMembersSignal = Signal[string]{"watch-members"}
 )
 
-// What a cluster asks of others.
+// Requests of a cluster to others.
 var (
 	// DirectActivity runs on a hub's own queue and hands it a cluster's directive.
 	DirectActivity = Activity[Directive, None]{"Direct"}
@@ -109,7 +109,7 @@ type (
 	ClusterRetire = ToCluster[RetireRequest]
 )
 
-// OpenLaneRequest asks that hubs poll the lane of tasks with such needs from now on.
+// OpenLaneRequest asks hubs to poll the lane of tasks with these needs from now on.
 type OpenLaneRequest struct {
 	api.LaneNeeds
 	// Tenant has the task that needs it; empty: none.
@@ -136,10 +136,10 @@ type DirectiveVersion struct {
 	Version   int64     `json:"version"`
 }
 
-// Directive tells hubs how a cluster's lanes are served. A hub keeps the newest.
+// Directive says to hubs how to serve a cluster's lanes. A hub keeps the newest.
 type Directive struct {
 	Cluster string `json:"cluster"`
-	// CreatedAt tells a cluster from an earlier one of the same name; versions count from its creation.
+	// CreatedAt distinguishes a cluster from an earlier one of its name; versions count from its creation.
 	CreatedAt time.Time           `json:"created_at,omitzero"`
 	Version   int64               `json:"version"`
 	Mode      api.ReplicationMode `json:"mode"`
@@ -171,7 +171,7 @@ type Directive struct {
 	RoleLease api.Duration `json:"role_lease,omitempty"`
 	// ElectionInterval is the longest between two looks at a role holder.
 	ElectionInterval api.Duration `json:"election_interval,omitempty"`
-	// Brake is when so many lost agents point to the network that their work is held back.
+	// Brake decides how many lost agents at once point to the network, so that their work is held back.
 	Brake api.BrakePolicy `json:"brake,omitzero"`
 	// JudgesLosses: the cluster's brake judges over all hubs, so a hub reports whom it misses before it gives them up.
 	JudgesLosses bool `json:"judges_losses,omitempty"`

@@ -47,7 +47,7 @@ var (
 // DrainID names a drain in the REST API: "<cluster>:<name>".
 func DrainID(cluster, name string) string { return cluster + ":" + name }
 
-// DrainWorkflowID is the id of the workflow of a drain; ok is false for what is no drain's id.
+// DrainWorkflowID is the id of a drain's workflow; ok is false if id is not a drain's.
 func DrainWorkflowID(id string) (workflowID string, ok bool) {
 	cluster, name, found := strings.Cut(id, ":")
 	if !found || api.ValidateID("cluster", cluster) != nil || api.ValidateID("name", name) != nil {

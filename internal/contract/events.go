@@ -25,7 +25,7 @@ type EventsSince struct {
 
 // ClusterEvents are events of a cluster, oldest first.
 type ClusterEvents struct {
-	// CreatedAt tells a cluster from an earlier one of the same name: their events are counted apart.
+	// CreatedAt distinguishes a cluster from an earlier one of its name: their events are counted apart.
 	CreatedAt time.Time `json:"created_at"`
 	// Seq is the number of the newest event there is.
 	Seq    int64           `json:"seq"`

@@ -117,7 +117,7 @@ type EvacuateResult struct {
 	Attempts []cluster.HeldAttempt `json:"attempts,omitempty"`
 }
 
-// Evacuated tells a cluster that an agent's work has stopped, so that its roles are free at once.
+// Evacuated informs a cluster that an agent's work has stopped, so that its roles are free at once.
 type Evacuated struct {
 	AgentID string `json:"agent_id"`
 	// Hub is the one that took its roles off it.
@@ -135,7 +135,7 @@ type AwaitTransfersInput struct {
 	Shards      []int                 `json:"shards,omitempty"`
 	Attempts    []cluster.HeldAttempt `json:"attempts,omitempty"`
 	Reason      string                `json:"reason,omitempty"`
-	// Timeout ends the watch; what has not moved by then is told as it is.
+	// Timeout ends the watch; its result then lists what has not moved.
 	Timeout api.Duration `json:"timeout,omitempty"`
 }
 
@@ -165,7 +165,7 @@ func NextFailoverID(clusterName string, m *cluster.Member, before int) string {
 	return next.ID()
 }
 
-// ParseFailoverID says of what session the failover with an id is; ok is false for what is no such id.
+// ParseFailoverID names the session of the failover with an id; ok is false if id is not a failover's.
 func ParseFailoverID(id string) (cluster, agent string, epoch int64, ok bool) {
 	parts := strings.Split(id, ":")
 	if len(parts) != 3 || api.ValidateID("cluster", parts[0]) != nil || api.ValidateID("agent", parts[1]) != nil {

@@ -84,7 +84,7 @@ type Examined struct {
 }
 
 const (
-	// mostExamined bounds what is found, as JSON: a workflow has a second to read it and to decide.
+	// mostExamined bounds the findings, as JSON: a workflow has a second to read them and to decide.
 	mostExamined = 4 << 20
 	// briefNote is how many bytes of a note about an agent are kept when all are too long.
 	briefNote = 50
@@ -130,7 +130,7 @@ type HealingActionInput struct {
 // HealingQuery answers while an action runs and after; the workflow also returns the record.
 var HealingQuery = Query[api.HealingRecord]{"record"}
 
-// HealingNote is what lists tell of an action without asking it: its memo MemoHealing.
+// HealingNote is what lists show of an action without asking it: its memo MemoHealing.
 type HealingNote struct {
 	Type     api.HealingType    `json:"type"`
 	TargetID string             `json:"target_id"`

@@ -22,7 +22,7 @@ var (
 	HubStartedSignal = Signal[HubStarted]{"started"}
 	// HoldLeaseActivity runs on a hub's own queue for as long as the hub lives; its heartbeat is the hub's lease.
 	HoldLeaseActivity = Activity[HoldLeaseInput, None]{"HoldLease"}
-	// AnnounceHubLostActivity tells every cluster that a hub is lost.
+	// AnnounceHubLostActivity signals to every cluster that a hub is lost.
 	AnnounceHubLostActivity = Activity[HubLost, None]{"AnnounceHubLost"}
 )
 
@@ -36,7 +36,7 @@ type HubStarted struct {
 // HoldLeaseInput is the input of HoldLeaseActivity.
 type HoldLeaseInput struct {
 	Hub string `json:"hub"`
-	// Lost: the clusters were told that the hub is lost. They have given up the agents that it has.
+	// Lost: the clusters know that the hub is lost, and have given up its agents.
 	Lost bool `json:"lost,omitempty"`
 }
 
@@ -67,14 +67,14 @@ type ReadLogResult struct {
 // ReadLogID is the id of one reading. nonce makes it unique.
 func ReadLogID(task, nonce string) string { return "read-log/" + task + "/" + nonce }
 
-// ReadTasksActivity runs on a hub's own queue, as an activity without a workflow: it tells what the hub's agents of a
-// cluster run.
+// ReadTasksActivity runs on a hub's own queue, as an activity without a workflow: it lists the tasks that the hub's
+// agents of a cluster run.
 var ReadTasksActivity = Activity[ReadTasksInput, ReadTasksResult]{"ReadTasks"}
 
 // ReadTasksInput says which agents.
 type ReadTasksInput struct {
 	Cluster string `json:"cluster"`
-	// AgentID is the one agent to tell of; empty: all of the cluster.
+	// AgentID is the one agent to ask about; empty: all of the cluster.
 	AgentID string `json:"agent_id,omitempty"`
 }
 
@@ -83,8 +83,8 @@ type ReadTasksResult struct {
 	Agents map[string][]api.HeldTask `json:"agents,omitempty"`
 }
 
-// ReadInstancesActivity runs on a hub's own queue, as an activity without a workflow: it tells which instances of jobs
-// the hub's agents run.
+// ReadInstancesActivity runs on a hub's own queue, as an activity without a workflow: it lists the instances of jobs
+// that the hub's agents run.
 var ReadInstancesActivity = Activity[ReadInstancesInput, ReadInstancesResult]{"ReadInstances"}
 
 // ReadInstancesInput says which instances.
@@ -117,7 +117,7 @@ type FoundInstance struct {
 // ReadInstancesID is the id of one reading. nonce makes it unique.
 func ReadInstancesID(cluster, nonce string) string { return "read-instances/" + cluster + "/" + nonce }
 
-// MaxHeldTasks bounds how many of one agent's are told.
+// MaxHeldTasks bounds how many of one agent's tasks are listed.
 const MaxHeldTasks = 100
 
 // ReadTasksID is the id of one reading. nonce makes it unique.

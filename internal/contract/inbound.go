@@ -50,8 +50,8 @@ var (
 	ReviveActivity = Activity[Revive, EventDispatched]{"Revive"}
 	// ForgetRunActivity removes a closed run of an event's workflow, which a later run stands for.
 	ForgetRunActivity = Activity[ForgetRun, None]{"ForgetRun"}
-	// OutcomeSignal tells an event what has become of something that it started. TellEventActivity sends it, and starts
-	// the event's workflow for it where that has closed.
+	// OutcomeSignal reports to an event the outcome of something that it started. TellEventActivity sends it, and
+	// starts the event's workflow for it if that has closed.
 	OutcomeSignal     = Signal[EventOutcome]{"outcome"}
 	TellEventActivity = Activity[EventOutcome, None]{"TellEvent"}
 )
@@ -155,7 +155,7 @@ func JobsOn(tenant, eventType string) string {
 		" AND " + Equals(AttrLabels.GetName(), TriggerTerm(eventType)) + " AND " + OfTenant(tenant)
 }
 
-// OfTenant is the visibility query for what is of a tenant; "": of none.
+// OfTenant is the visibility query for what belongs to a tenant; "": to none.
 func OfTenant(tenant string) string {
 	if tenant == "" {
 		return AttrTenant.GetName() + " IS NULL"

@@ -39,20 +39,20 @@ var (
 	// PromoteJobUpdate lets all instances follow the canaries of a deployment, FailDeploymentUpdate ends it.
 	PromoteJobUpdate     = Update[RunRequest, job.Job]{"promote"}
 	FailDeploymentUpdate = Update[RunRequest, job.Job]{"fail-deployment"}
-	// InstancesHealthSignal tells a job how well its instances are, when that changes.
+	// InstancesHealthSignal reports to a job the health of its instances, when that changes.
 	InstancesHealthSignal = Signal[[]HealthReport]{"instances-health"}
-	// InstanceEndedSignal tells a job the end of an instance's task.
+	// InstanceEndedSignal reports to a job the end of an instance's task.
 	InstanceEndedSignal = Signal[InstanceEnded]{"instance-ended"}
-	// AgentsMovedSignal tells a job that the agents of this cluster have changed; see WatchMembersSignal.
+	// AgentsMovedSignal reports to a job that this cluster's agents have changed; see WatchMembersSignal.
 	AgentsMovedSignal = Signal[string]{"agents-moved"}
 	// LookAtInstancesActivity reads what a job must know to plan its instances.
 	LookAtInstancesActivity = Activity[LookAtInstances, InstancesSeen]{"LookAtInstances"}
 	// ChangeInstancesActivity starts and stops instances. Done again, it changes nothing more.
 	ChangeInstancesActivity = Activity[ChangeInstances, []string]{"ChangeInstances"}
-	// RunBeginsSignal asks a job whether a run may begin: RunAdmittedSignal answers. RunEndedSignal tells its end.
+	// RunBeginsSignal asks a job whether a run may begin: RunAdmittedSignal answers. RunEndedSignal reports its end.
 	RunBeginsSignal = Signal[RunBegins]{"run-begins"}
 	RunEndedSignal  = Signal[RunEnded]{"run-ended"}
-	// EndedRunsActivity tells which of some runs have ended.
+	// EndedRunsActivity returns those of some runs that have ended.
 	EndedRunsActivity = Activity[[]string, []string]{"EndedRuns"}
 	// ScheduleJobActivity makes the schedules of a job in Temporal as its definition has them.
 	ScheduleJobActivity = Activity[ScheduleJob, None]{"ScheduleJob"}
@@ -61,7 +61,7 @@ var (
 // MemoJob is the JobNote of a job.
 const MemoJob = "job"
 
-// JobNote is what lists tell of a job.
+// JobNote is what lists show of a job.
 type JobNote struct {
 	Type      api.JobType `json:"type"`
 	Version   int         `json:"version"`
@@ -127,7 +127,7 @@ type InstanceEnded struct {
 type LookAtInstances struct {
 	Job        string             `json:"job"`
 	Definition *api.JobDefinition `json:"definition"`
-	// Tasks are those of which the job believes that they have not ended.
+	// Tasks are the tasks that, as far as the job knows, have not ended.
 	Tasks []string `json:"tasks,omitempty"`
 }
 

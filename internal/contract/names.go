@@ -233,7 +233,7 @@ func Lane(spec *api.TaskSpec, shards int, ownType bool) string {
 // AgentIdentity is the identity of an agent in Temporal's worker registry and on the Workers page of the Web UI.
 func AgentIdentity(cluster, agent string) string { return AgentIdentityPrefix(agent) + cluster }
 
-// AgentIdentityPrefix is the start of an agent's identity in whatever cluster it is.
+// AgentIdentityPrefix is the start of an agent's identity, the same in every cluster.
 func AgentIdentityPrefix(agent string) string { return "agent/" + agent + "@" }
 
 // AgentOfIdentity is the inverse of AgentIdentity.

@@ -50,7 +50,7 @@ type LoadReduced struct {
 	AgentID        string `json:"agent_id"`
 	MaxTasks       int    `json:"max_tasks"`
 	EffectiveSlots int    `json:"effective_slots"`
-	// Changed is false when the agent had just so many slots before.
+	// Changed is false when the agent had the same number of slots before.
 	Changed   bool                   `json:"changed"`
 	Reduction *cluster.LoadReduction `json:"reduction,omitempty"`
 }

@@ -24,7 +24,7 @@ type RunInput struct {
 	Origin api.RunOrigin   `json:"origin"`
 	// StartAt is when the run begins; zero: at once.
 	StartAt time.Time `json:"start_at,omitzero"`
-	// Done is the ledger of a run that this one repeats: what it has of steps that are through is taken over.
+	// Done is the ledger of a run that this one repeats: it takes over the steps that are through.
 	Done *job.Ledger `json:"done,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *RunCarried `json:"carried,omitempty"`
@@ -150,7 +150,7 @@ var (
 	ResumeRunUpdate = Update[RunRequest, Done]{"resume-run"}
 	CancelRunUpdate = Update[RunRequest, Done]{"cancel-run"}
 	StepUpdate      = Update[StepRequest, Done]{"step"}
-	// RunAdmittedSignal tells a run of a job with bounded concurrency that it may begin.
+	// RunAdmittedSignal says to a run of a job with bounded concurrency that it may begin.
 	RunAdmittedSignal = Signal[Admission]{"run-admitted"}
 	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded. It fails with
 	// NotTheirTurn while other expressions of its tenant go first, or these have taken more than their share: then a

@@ -205,7 +205,7 @@ type AwaitJoinedResult struct {
 	Joined map[string]time.Time `json:"joined,omitempty"`
 }
 
-// SweepResult tells what one look at all clusters led to.
+// SweepResult is the result of one look at all clusters.
 type SweepResult struct {
 	// Clusters is how many have scaling on.
 	Clusters int `json:"clusters"`

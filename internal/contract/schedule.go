@@ -67,12 +67,12 @@ func FiringTaskID(schedule string, at time.Time) string {
 
 // Messages of the Firing workflow: a firing of a schedule.
 var (
-	// SettledSignal tells the firing that made a task that the task goes no further without a person. The schedule goes
-	// on: a dead letter does not hold it up for a week.
+	// SettledSignal informs the firing that made a task that the task waits for a person. The schedule goes on: a dead
+	// letter does not hold it up for a week.
 	SettledSignal = Signal[TaskSettled]{"settled"}
 	// PlaceTaskActivity finds the lane of a task that a schedule makes.
 	PlaceTaskActivity = Activity[PlaceTaskInput, TaskPlace]{"PlaceTask"}
-	// IsMadeByActivity tells whether a task is one that a schedule made, of the same kind and payload.
+	// IsMadeByActivity reports whether a task is one that a schedule made, of the same kind and payload.
 	IsMadeByActivity = Activity[IsMadeByInput, bool]{"IsMadeBy"}
 )
 
@@ -97,7 +97,7 @@ type FiringResult struct {
 	Repeated bool `json:"repeated,omitempty"`
 }
 
-// TaskSettled says in which status.
+// TaskSettled has the status in which a task has settled.
 type TaskSettled struct {
 	Status api.TaskStatus `json:"status"`
 	Why    string         `json:"why,omitempty"`

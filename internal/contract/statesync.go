@@ -13,7 +13,7 @@ const StateSyncWorkflow = "StateSync"
 var (
 	// SyncQuery answers while a state sync runs and after.
 	SyncQuery = Query[api.SyncReport]{"report"}
-	// StatesSignal tells a cluster what the states of one hub's agents are.
+	// StatesSignal sends a cluster the states of one hub's agents.
 	StatesSignal = Signal[StatesChanged]{"states"}
 )
 
@@ -67,7 +67,7 @@ type SyncMember struct {
 // ReadStatesInput says whose states.
 type ReadStatesInput struct {
 	Cluster string `json:"cluster"`
-	// Manifests asks the agents for what they have; else only what their heartbeats told is answered.
+	// Manifests asks the agents for what they have; else the answer is what their heartbeats reported.
 	Manifests bool `json:"manifests,omitempty"`
 	// First is the agent whose copy is preferred among equal ones: the leader.
 	First string `json:"first,omitempty"`

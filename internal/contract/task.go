@@ -22,12 +22,12 @@ type TaskInput struct {
 	By string `json:"by,omitempty"`
 	// Instance says that the task is an instance of a job, which learns of the task's end.
 	Instance *api.InstanceOf `json:"instance,omitempty"`
-	// Event is the event from outside that started the task, and is told if it dies.
+	// Event is the event from outside that started the task; it gets a report if the task dies.
 	Event string `json:"event,omitempty"`
 	// ResultLimit is how many bytes its result may have; 0: api.MaxPayloadBytes.
 	ResultLimit int `json:"result_limit,omitempty"`
-	// IdempotencyKey is what agents are told as the key of the work; empty: the task's id. DeadlineAt is when its step
-	// or run ends it in any case.
+	// IdempotencyKey is the key of the work that agents get; empty: the task's id. DeadlineAt is when its step or run
+	// ends it in any case.
 	IdempotencyKey string     `json:"idempotency_key,omitempty"`
 	DeadlineAt     *time.Time `json:"deadline_at,omitempty"`
 	// RerunOf is the task that this one repeats, as a person asked.
@@ -60,7 +60,7 @@ type TaskCarried struct {
 	Prefer string `json:"prefer,omitempty"`
 	// RoutesSince is the last attempt before a person had the task run again: since then its routes are free again.
 	RoutesSince int `json:"routes_since,omitempty"`
-	// Told says that the event that started the task knows that it died.
+	// Told: the event that started the task has the report that it died.
 	Told bool `json:"told,omitempty"`
 }
 
@@ -89,8 +89,8 @@ type TaskState struct {
 	PolicyState *api.PolicyState `json:"policy_state,omitempty"`
 }
 
-// Done answers updates of tasks, arrays, runs and clusters. All that these have would stay in their history, and may be
-// more than Temporal takes of several at once.
+// Done answers updates of tasks, arrays, runs and clusters. Full answers would stay in the history, and several at once
+// could be more than Temporal accepts.
 type Done struct{}
 
 // Messages of the Task workflow.
@@ -191,7 +191,7 @@ type RunTaskInput struct {
 	LostAt *time.Time `json:"lost_at,omitempty"`
 	// PreferAgent gets this attempt if it can: the target of a failover by hand, or whom the cluster's strategy chose.
 	PreferAgent string `json:"prefer_agent,omitempty"`
-	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
+	// Tally is the task's so far: with it, hubs can announce to listeners what follows the attempt.
 	Tally task.Tally `json:"tally,omitzero"`
 	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
 	Elements []api.Element `json:"elements,omitempty"`
@@ -235,8 +235,8 @@ type AttemptReport struct {
 	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	// CheckpointDigest is what the agent said of it. Without a checkpoint it is that of one that was too large to be
-	// kept.
+	// CheckpointDigest is the agent's digest of it. Without a checkpoint, it is the digest of one that was too large to
+	// keep.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
 	LeaseRemaining *api.Duration `json:"lease_remaining,omitempty"`

@@ -44,7 +44,7 @@ func TaskQuery(f *api.TaskFilter) string {
 	return strings.Join(terms, " AND ")
 }
 
-// WithStatus is the term for the tasks with one of these statuses, as far as visibility tells them apart.
+// WithStatus is the term for the tasks with one of these statuses, as far as visibility distinguishes them.
 func WithStatus(statuses ...string) string {
 	terms := make([]string, len(statuses))
 	for i, status := range statuses {
@@ -72,8 +72,8 @@ func DeliveringQuery(cluster string) string {
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + ")"
 }
 
-// PinnedQuery is the visibility query for the open tasks that are pinned to an agent, and the open runs of jobs with
-// such a step, unless an expression names the agent.
+// PinnedQuery is the visibility query for the open tasks that are pinned to an agent, and the open runs of jobs with a
+// pinned step, unless an expression names the agent.
 func PinnedQuery(agent string) string {
 	return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND (" +
 		Equals("WorkflowType", TaskWorkflow) + " AND " + Equals(AttrAgent.GetName(), agent) + " OR " +
@@ -87,7 +87,7 @@ func OpenTaskQuery(f *api.TaskFilter) string {
 }
 
 // LaneUsersQuery is the visibility query for what may use a cluster's lane of capabilities: tasks that wait there, and
-// all runs of jobs, which do not tell their steps' lanes; if they have not ended, or not before a time.
+// all runs of jobs, because visibility lacks their steps' lanes. It leaves out what ended before since.
 func LaneUsersQuery(cluster, lane string, since time.Time) string {
 	return Equals(AttrCluster.GetName(), cluster) + " AND (" +
 		"(" + Equals("WorkflowType", TaskWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
@@ -121,7 +121,7 @@ func LaneTasksQuery(cluster, lane string) string {
 	return query
 }
 
-// LaneStepsQuery is the visibility query for the open runs and arrays of which something may wait in a lane.
+// LaneStepsQuery is the visibility query for the open runs and arrays with something that may wait in a lane.
 func LaneStepsQuery(cluster, lane string) string {
 	query := "(" + Equals("WorkflowType", RunWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
 		Equals(AttrCluster.GetName(), cluster) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
@@ -159,8 +159,8 @@ func statusTerm(status api.TaskStatus) string {
 	return open + " AND (" + marked + " IS NULL OR " + Equals(marked, string(TaskUnhandled)) + ")"
 }
 
-// openWithMark is the term for what is open and has a mark: few among many. A range, even of one value, is read by its
-// own index on SQLite.
+// openWithMark is the term for open workflows with a mark: few among many. SQLite reads a range, even of one value, by
+// its own index.
 func openWithMark(mark string) string {
 	return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + AttrStatus.GetName() +
 		" BETWEEN " + Quoted(mark) + " AND " + Quoted(mark)

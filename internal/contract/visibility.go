@@ -13,8 +13,8 @@ import (
 )
 
 // Search attributes of Mainstay's workflows. They are set at start. Only Status and StatusAt change later, for states
-// that the execution status does not tell (review, dead_letter, expired; TaskUnhandled), and RanOn, when a task ends,
-// waits for a person, or is delivered again after it was lost.
+// that the execution status lacks (review, dead_letter, expired; TaskUnhandled), and RanOn, when a task ends, waits for
+// a person, or is delivered again after it was lost.
 var (
 	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
 	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")
@@ -131,7 +131,7 @@ func awkward(r rune) bool {
 	return r < ' ' || r == 0x7f || strings.ContainsRune("%'\"`\\♡", r)
 }
 
-// Memo fields of Mainstay's workflows: what lists and descriptions tell without asking a worker.
+// Memo fields of Mainstay's workflows: facts that lists and descriptions have without asking a worker.
 const (
 	// MemoConfig is a cluster's configuration.
 	MemoConfig = "config"

@@ -31,7 +31,7 @@ var ofEnvelope = strings.Fields("event_id event_type correlation_id causation_id
 var commands = map[string]string{"InvokeModel": api.ModelTask, "InvokeTool": api.ToolTask}
 
 // ReadAssignment is the task in an event's data, with its full id. Without an id of its own it has that of the event.
-// What is no field of a task is refused: a task must not lose what its sender asked for.
+// Unknown fields are refused, because a task must not lose what its sender asked for.
 func ReadAssignment(e *api.Envelope, data json.RawMessage) (id string, spec api.TaskSpec, err error) {
 	var a Assignment
 	plain, err := plainNames("", data, reflect.TypeFor[Assignment]())

@@ -57,7 +57,7 @@ func plainData(e *api.Envelope) (data []byte, isJSON bool) {
 	return event.Data, true
 }
 
-// DigestOf tells events with one id apart. How an event was sent, and in which trace, does not count.
+// DigestOf distinguishes events with the same id. How an event was sent, and in which trace, does not count.
 func DigestOf(e *api.Envelope) (string, error) {
 	attributes := map[string]string{}
 	for name, value := range e.Attributes {

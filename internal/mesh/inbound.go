@@ -34,7 +34,7 @@ func DecideEvent(i *api.InboundEvent, d api.InboundDecision) {
 	i.Decisions = i.Decisions[max(0, len(i.Decisions)-kept):]
 }
 
-// AddDispatches adds what the event has started. What was known before stays as it was.
+// AddDispatches adds the work that the event has started. Known entries stay as they were.
 func AddDispatches(i *api.InboundEvent, dispatches []api.Dispatch) {
 	for _, d := range dispatches {
 		if !slices.ContainsFunc(i.Dispatches, func(known api.Dispatch) bool { return known.ID == d.ID }) {

@@ -116,8 +116,8 @@ func Reroute(
 	return next
 }
 
-// RouteWait is how long an attempt waits for an agent before the next route is tried, after so many deliveries in a row
-// that no agent took; 0: as long as the task may.
+// RouteWait is how long an attempt waits for an agent before the next route is tried, after this number of deliveries
+// in a row that no agent took; 0: as long as the task may.
 func RouteWait(spec *api.TaskSpec, returns int) time.Duration {
 	if len(spec.Routes) < 2 {
 		return 0
@@ -132,7 +132,7 @@ func WithRoute(payload json.RawMessage, route api.Route) json.RawMessage {
 	var object map[string]json.RawMessage
 	text, err := json.Marshal(route)
 	if err != nil || json.Unmarshal(payload, &object) != nil || object == nil {
-		return payload // the agent says what is wrong with it
+		return payload // the agent reports what is wrong with it
 	}
 	object["route"] = text
 	if text, err = json.Marshal(object); err != nil {

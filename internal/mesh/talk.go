@@ -15,7 +15,7 @@ const MaxTalkBytes = 256 << 10
 //
 //workflowcheck:ignore
 func ReadAnswer(result json.RawMessage) (answer api.ModelAnswer) {
-	_ = json.Unmarshal(result, &answer) // what is no answer has no text, and calls nothing
+	_ = json.Unmarshal(result, &answer) // a result that is no answer has no text, and calls nothing
 	return answer
 }
 
@@ -66,8 +66,8 @@ func (t Talk) Calls() []api.ToolCall {
 	return t[len(t)-1].ToolCalls
 }
 
-// Told is the talk with the answers to its calls: results by their numbers, or why a call brought none. full says that
-// a result did not fit. Then it is not in the talk, and the model learns that.
+// Told is the talk with the answers to its calls: results by their numbers, or why a call brought none. full: a result
+// did not fit, so it is left out, and the model gets a note about that.
 func (t Talk) Told(results []json.RawMessage, failures []string) (longer Talk, full bool) {
 	longer = t
 	for i, call := range t.Calls() {
@@ -106,7 +106,7 @@ func toolText(result json.RawMessage) string {
 }
 
 // Into is the payload of a task that calls a model, with the talk behind its messages, and with tools that the model
-// may call. A payload without messages stays as it is: the agent says what is wrong with it.
+// may call. A payload without messages stays as it is: the agent reports the error.
 //
 //workflowcheck:ignore
 func (t Talk) Into(payload json.RawMessage, tools any) json.RawMessage {

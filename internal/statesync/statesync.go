@@ -108,7 +108,7 @@ func BoundHeld(lines []HeldLine, first string) []HeldLine {
 	return bounded
 }
 
-// LinesOf returns merged lines without their holders. It marks what the owners of own entries told.
+// LinesOf returns merged lines without their holders. It marks the own entries that their owners reported.
 func LinesOf(held []HeldLine) []api.StateLine {
 	lines := make([]api.StateLine, len(held))
 	for i := range held {
@@ -122,8 +122,8 @@ func LinesOf(held []HeldLine) []api.StateLine {
 type StateDiff struct {
 	// Missing are entries that it lacks or has an older write of.
 	Missing []api.StateRef `json:"missing,omitempty"`
-	// Extra are own entries of former members, and copies that are newer than what the owner told. The latter are
-	// missing too: once they are dropped, the owner's is taken.
+	// Extra are own entries of former members, and copies newer than the owner's report. The latter are missing too:
+	// once they are dropped, the owner's is taken.
 	Extra []api.StateRef `json:"extra,omitempty"`
 }
 
