@@ -41,8 +41,8 @@ type LaneUse struct {
 	Closing bool `json:"closing,omitempty"`
 }
 
-// OpenLane opens the lane of tasks with such needs for a tenant (empty: none), so that hubs poll it until no task uses
-// it. It reports whether the lane is open. A tenant may have as many lanes as are then still free, so that there is
+// OpenLane opens the lane of tasks with these needs for a tenant (empty: none), so that hubs poll it until no task uses
+// it. It reports whether the lane is open. A tenant may have at most as many lanes as are still free, so that there is
 // always one for the next tenant.
 func (l *CapabilityLanes) OpenLane(needs api.LaneNeeds, tenant string, now time.Time) bool {
 	needs.Capabilities = api.SortedSet(needs.Capabilities)

@@ -137,8 +137,8 @@ type Cluster struct {
 // MaxWatchers bounds the jobs that a cluster notifies at once: Temporal takes no more than 2,000 signals under way.
 const MaxWatchers = 500
 
-// Watch has the cluster notify a job. A tenant has as many such jobs as are then still free, so that it leaves room for
-// others.
+// Watch makes the cluster notify a job. A tenant may have at most as many watching jobs as are still free, so that
+// others get room.
 func (c *Cluster) Watch(job string) {
 	i, known := slices.BinarySearch(c.Watchers, job)
 	tenant, _ := api.CutTenant(job)
@@ -194,8 +194,8 @@ const (
 	RefusedRevoked = "session_revoked" // its session was ended together with its join token
 	RefusedResume  = "not_a_member"    // it has no session to resume
 
-	RefusedProfile  = "profile"  // what it tells of itself is too much
-	RefusedProfiles = "profiles" // what the cluster's agents tell of themselves is too much together
+	RefusedProfile  = "profile"  // the agent's profile is too large
+	RefusedProfiles = "profiles" // the profiles of the cluster's agents are too large together
 )
 
 // Transition is one change of a member's status or health that its hub saw. It is ignored unless Instance and Epoch are

@@ -6,8 +6,8 @@ import (
 	"mainstay.dev/mainstay/internal/task"
 )
 
-// Contest is what is known of an agent id that more than one living process uses. Each registration of one takes the id
-// from the other, and its supervisor then starts that one again.
+// Contest records that more than one living process uses an agent id. Each registration of one takes the id from the
+// other, and its supervisor then starts the other again.
 type Contest struct {
 	Taken int       // how often one process took the id from another that was connected
 	Since time.Time // of the first time

@@ -12,8 +12,8 @@ import (
 // maxDeaths is how many proofs of death a cluster remembers.
 const maxDeaths = 50
 
-// DeathProof says that the process of an agent has ended, and nothing that it started runs any more. What is set beside
-// the agent's id must be true of its newest process.
+// DeathProof says that an agent's process has ended, and that nothing which it started still runs. The fields beside
+// the agent's id must match its newest process.
 type DeathProof struct {
 	AgentID  string `json:"agent_id"`
 	Instance string `json:"instance_id,omitempty"`
@@ -50,7 +50,7 @@ func (d *Deaths) remove(agentID string) {
 	*d = slices.DeleteFunc(*d, func(d Death) bool { return d.AgentID == agentID })
 }
 
-// endedBefore reports whether the process ended before another began. Some platforms tell whole seconds.
+// endedBefore reports whether the process ended before another began. Some platforms have times in whole seconds.
 func (p DeathProof) endedBefore(began time.Time) bool {
 	if p.EndedAt.Nanosecond() == 0 {
 		began = began.Truncate(time.Second)
@@ -72,7 +72,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	case c.Deaths.Of(m.AgentID, m.Instance) != nil:
 		return nil
 	}
-	c.Vanished.Back(m.AgentID) // what is known to be dead has not vanished
+	c.Vanished.Back(m.AgentID) // an agent that is known to be dead has not vanished
 	c.Deaths.remove(m.AgentID)
 	c.Deaths = append(c.Deaths, Death{AgentID: m.AgentID, Instance: m.Instance, At: now,
 		Reason: noteOf(fmt.Sprintf("proof of death by %s: %s", p.By, p.Proof))})

@@ -21,7 +21,7 @@ func AtDeadline(safety api.RetrySafety) string {
 	return "runs again on another agent, or goes to review if it is at_most_once"
 }
 
-// What a drain does with instances of jobs.
+// How a drain treats instances of jobs.
 const (
 	DrainsService = "its job starts another elsewhere first, and then stops it; at the deadline it is taken off the agent"
 	DrainsNot     = "stays: its job has one on each agent"

@@ -18,7 +18,7 @@ type HeldAttempt struct {
 	AwaitedUntil time.Time `json:"awaited_until,omitzero"`
 }
 
-// MovedBy tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
+// MovedBy says how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
 func MovedBy(r *api.FailoverRecord) string { return movedOf(r.TasksTransferred, r.Tasks) }
 
 // TakeTransfers records how the listed tasks stand, and that unlisted others were under way besides. It returns how

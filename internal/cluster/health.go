@@ -36,7 +36,7 @@ type HealthFacts struct {
 	// SelfReported is the agent's own report, 0 to 1; nil: none, which counts as 1. SelfNote is its reason.
 	SelfReported *float64
 	SelfNote     string
-	// Heartbeats were expected, of which Late did not come in time.
+	// Heartbeats were expected; Late of them did not come in time.
 	Heartbeats, Late int
 	// Silence is the time since the last heartbeat, Interval the expected time between two.
 	Silence, Interval time.Duration
@@ -55,7 +55,7 @@ type Health struct {
 	Score float64         `json:"score"`
 	// Why names the problems in words, worst first; empty: none.
 	Why string `json:"why,omitempty"`
-	// Busy: only what is no fault of the agent's keeps it from being healthy; see HealthFacts.Own.
+	// Busy: everything that keeps it from being healthy is no fault of its own; see HealthFacts.Own.
 	Busy    bool               `json:"busy,omitempty"`
 	Factors []api.HealthFactor `json:"factors"`
 	Checks  []api.HealthCheck  `json:"checks"`

@@ -35,10 +35,10 @@ type TokenUses struct {
 	Agents    []string  `json:"agents"` // sorted
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 
-	counted, bytes int // of so many agents; see size
+	counted, bytes int // the number of agents that bytes covers; see size
 }
 
-// size is about how long the ids are as JSON, in bytes. They become more and never others.
+// size is about how long the ids are as JSON, in bytes. Ids are only ever added, so a new count means new ids.
 func (u *TokenUses) size() int {
 	if u.counted != len(u.Agents) {
 		u.counted, u.bytes = len(u.Agents), 0

@@ -22,8 +22,8 @@ const (
 type Timing struct {
 	// HeartbeatInterval is the longest a poll is held.
 	HeartbeatInterval time.Duration
-	// CrowdInterval is the longest a poll is held for agents that come when the hub has so many that it would answer
-	// CrowdRate polls a second; at least HeartbeatInterval.
+	// CrowdInterval is the longest time to hold a poll of agents that come when the hub has so many that it would
+	// answer CrowdRate polls a second; at least HeartbeatInterval.
 	CrowdInterval time.Duration
 	// WarningThreshold and FailureThreshold bound silence.
 	WarningThreshold time.Duration
@@ -69,7 +69,7 @@ func (t Timing) WithDefaults() Timing {
 	return t
 }
 
-// For is the timing of an agent that comes when its hub has so many others.
+// For is the timing of an agent that joins a hub with this number of others.
 func (t Timing) For(others int) Timing {
 	if float64(others) < CrowdRate*t.HeartbeatInterval.Seconds() || t.CrowdInterval <= t.HeartbeatInterval {
 		return t

@@ -122,8 +122,7 @@ func (c *Cluster) noteSizes() []int {
 	return sizes
 }
 
-// cutNotes leaves the different notes about members together so many bytes of JSON: the longest are cut to the same
-// length.
+// cutNotes cuts the notes about members to at most most bytes of JSON together: the longest ones, to the same length.
 func (c *Cluster) cutNotes(most int) {
 	sizes := c.noteSizes()
 	slices.Sort(sizes)

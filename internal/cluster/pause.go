@@ -76,7 +76,7 @@ func (p Pauses) search(lane string) (int, bool) {
 	return search(p, lane, func(p Pause) string { return p.Lane })
 }
 
-// MayPause refuses lanes that such a cluster never has, and pauses beyond MaxPauses. The whole cluster can always be
+// MayPause refuses lanes that the cluster can never have, and pauses beyond MaxPauses. The whole cluster can always be
 // paused.
 func (c *Cluster) MayPause(lane string) error {
 	if lane == "" {

@@ -6,8 +6,8 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// Bounds of what agents tell of themselves, in bytes of JSON. A cluster's state must fit into one message of Temporal,
-// with all of its members.
+// Bounds of agents' profiles, in bytes of JSON. A cluster's state must fit into one message of Temporal, with all of
+// its members.
 const (
 	// maxProfiles bounds the profiles of all members together. One of at most smallProfile always fits, so that greedy
 	// agents keep no ordinary ones out.
@@ -17,7 +17,7 @@ const (
 	// others.
 	fewMembers       = 1000
 	maxSmallProfiles = 768 << 10
-	// maxTexts bounds in such a cluster all that agents choose: profiles, ids, and those that join tokens count.
+	// maxTexts bounds, in these clusters, all that agents choose: profiles, ids, and the ids that join tokens count.
 	maxTexts = 1 << 20
 )
 
@@ -30,8 +30,8 @@ func (c *Cluster) ProfilesSize() int {
 	return total
 }
 
-// RefuseProfile is why an agent may not join with what it tells of itself; "": it may. total is ProfilesSize at first,
-// and brought up to date for the next agent.
+// RefuseProfile is why an agent may not join with its profile; "": it may. total is ProfilesSize at first, and updated
+// for the next agent.
 func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	if j.Validate() != nil {
 		return RefusedProfile
@@ -48,7 +48,7 @@ func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	return ""
 }
 
-// TextsSize is about how long all that agents have chosen is as JSON, in bytes: profiles and ids.
+// TextsSize is about how long all texts that agents have chosen are as JSON, in bytes: profiles and ids.
 func (c *Cluster) TextsSize() int {
 	total := 0
 	for i := range c.Members {
@@ -78,7 +78,7 @@ func (c *Cluster) Crowded(j *Join, total *int) bool {
 	return false
 }
 
-// Grows reports whether an agent would tell more of itself than it does as a member.
+// Grows reports whether an agent's profile would be larger than the one it has as a member.
 func (c *Cluster) Grows(j *Join) bool {
 	m := c.Member(j.AgentID)
 	return m == nil || j.Size() > m.sizes().profile

@@ -217,7 +217,7 @@ func copyOwners(c *Cluster) ownersPlan {
 
 // settleShards assigns shards as they will be when no lease is left to wait for.
 func (c ownersPlan) settleShards(now time.Time) {
-	for range 3 { // what is on its way, what is taken for it, and that nothing is left
+	for range 3 { // first those on their way, then those taken for them; then nothing is left
 		_, wait := c.AssignShards(0, now)
 		if wait.IsZero() {
 			return

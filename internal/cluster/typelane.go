@@ -136,7 +136,7 @@ func (l *TypeLanes) Same(before *TypeLanes) bool {
 		len(l.OwnTypes) == 0 && all(l.SharedTypes) && all(before.SharedTypes))
 }
 
-// ownTypes are the types of which the handlers are not the members that serve the default lane.
+// ownTypes are the types whose handlers are not exactly the members that serve the default lane.
 func (c *Cluster) ownTypes(kinds []TypeSet) []string {
 	shared, listed := c.SharedTypes, []string(nil)
 	for _, k := range kinds {

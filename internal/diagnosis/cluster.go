@@ -202,7 +202,7 @@ func whatIsMissing(c *cluster.Cluster, status api.ClusterStatus, lost, suspect i
 	return "cluster " + name + " is " + string(status) // all that it has are cordoned
 }
 
-// agentsAre says of so many agents how they are, as in "2 agents of cluster web are lost".
+// agentsAre says how n agents are, as in "2 agents of cluster web are lost".
 func agentsAre(n int, cluster, how string) string {
 	return fmt.Sprintf("%s of cluster %s %s %s", api.Count(n, "agent"), cluster, api.Plural(n, "is", "are"), how)
 }

@@ -7,7 +7,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// JobFacts are what is known of a job. The zero value but for its name means that all is well.
+// JobFacts are the facts about a job. With nothing but its name, all is well.
 type JobFacts struct {
 	Job string
 	// Lacks says which instances are not healthy, since when if that is known; empty: none that should be.

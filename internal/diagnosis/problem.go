@@ -1,5 +1,5 @@
-// Package diagnosis says in words what is wrong with a fleet and why work waits. It reads the facts and the decisions
-// of package fleet, and decides nothing itself.
+// Package diagnosis says in words what is wrong with a fleet and why work waits. It reads facts and decisions of other
+// packages, and decides nothing itself.
 package diagnosis
 
 import (

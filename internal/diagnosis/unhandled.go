@@ -71,7 +71,7 @@ func OfUnhandled(c *cluster.Cluster, tasks []UnhandledTask) []api.Problem {
 	return problems
 }
 
-// named puts before what is wrong which tasks it is about.
+// named begins a problem's text with the tasks that it is about.
 func named(p *api.Problem) {
 	p.What = api.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + p.Cluster + ": " + p.What
 }

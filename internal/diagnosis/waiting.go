@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// Waiting is what is known of a queued task.
+// Waiting has the facts about a queued task.
 type Waiting struct {
 	Spec *api.TaskSpec
 	// Lane is where it waits; empty: not known.

@@ -17,7 +17,7 @@ const (
 	recentFailover = time.Hour
 )
 
-// LaneFacts are what is known of a lane's backlog.
+// LaneFacts are the facts about a lane's backlog.
 type LaneFacts struct {
 	Cluster, Lane string
 	Depth         int64
@@ -98,8 +98,8 @@ func (l *LaneFacts) unhandled(p api.Problem) (api.Problem, bool) {
 	return u, there
 }
 
-// OfUndecided is about so many tasks, runs or arrays of a cluster that wait for a person, the first of them since from.
-// The kind is KindReview, KindDeadLetter, KindRun or KindArray.
+// OfUndecided is the problem of count tasks, runs or arrays of a cluster that wait for a person, the first of them
+// since from. The kind is KindReview, KindDeadLetter, KindRun or KindArray.
 func OfUndecided(cluster string, kind api.ProblemKind, count int64, from time.Time) api.Problem {
 	p := api.Problem{Severity: api.SeverityWarning, Kind: kind, Cluster: cluster, Count: count, Since: since(from)}
 	switch kind {

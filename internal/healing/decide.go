@@ -77,8 +77,8 @@ func Recorded(decisions []api.HealingDecision) (n int) {
 	return n
 }
 
-// BoundHealing has all of a cluster's decisions wait but so many, and but 100: actions go before skips, and the most
-// urgent first.
+// BoundHealing keeps at most min(most, mostRecords) of a cluster's decisions; the rest wait. Actions go before skips,
+// and the most urgent first.
 func BoundHealing(decisions []api.HealingDecision, most int) []api.HealingDecision {
 	decisions, most = slices.Clone(decisions), max(0, min(most, mostRecords))
 	n := 0
@@ -141,8 +141,8 @@ func (a *HealingAgent) unable() bool {
 	return a.Status == api.AgentOnline && a.Health.Level.WorseThan(api.HealthWarning)
 }
 
-// Keep leaves so many entries of each of the case's lists, of its agents those with the worst health, and so many bytes
-// of each note about an agent.
+// Keep cuts each of the case's lists to the given number of entries, of its agents the ones with the worst health, and
+// each note about an agent to the given number of bytes.
 func (c *HealingCase) Keep(entries, note int) {
 	slices.SortStableFunc(c.Agents, func(a, b HealingAgent) int {
 		return b.Health.Level.Rank() - a.Health.Level.Rank()
@@ -329,7 +329,7 @@ func (h *healer) damped(d *api.HealingDecision) (times int, until time.Time) {
 
 func (h *healer) recent(p *HealingPast) bool { return h.now.Sub(p.At) < healingMemory }
 
-// grown doubles a wait so many times, up to healingLongest, or the wait itself if that is longer.
+// grown doubles a wait several times, up to healingLongest, or the wait itself if that is longer.
 func grown(wait time.Duration, times int) time.Duration {
 	return task.Doubled(wait, times, max(wait, healingLongest))
 }

@@ -282,7 +282,7 @@ func AdvanceRollout(c *cluster.Cluster, now time.Time) (changed bool) {
 	return true
 }
 
-// NextRollout is when the rollout under way gets on, or fails, without being told of anything; zero: at no time.
+// NextRollout is when the rollout under way continues or fails if no news comes; zero: never.
 func NextRollout(c *cluster.Cluster, now time.Time) time.Time {
 	r, p := rolling(c), &c.Config.Scaling
 	if r == nil || p.Rollout == nil || len(c.BrakeHolds) > 0 {
@@ -315,8 +315,8 @@ func (d *scaler) outdated(r *api.Rollout) []string {
 	return old
 }
 
-// healthy counts the serving agents without the new ones that are not online for long enough, of which next is the
-// first to be; while canaries are not promoted, these alone.
+// healthy counts the serving agents that are not new or have been online for long enough; next is when the next new one
+// will be. While canaries are not promoted, it counts these alone.
 func (d *scaler) healthy(r *api.Rollout) (count int, next time.Time) {
 	members := d.serving
 	if d.held != nil {

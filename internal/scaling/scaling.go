@@ -192,7 +192,7 @@ func (d *scaler) byRules() cluster.ScalingDecision {
 // needsFirst reports whether something waits although there would be no agent: then no threshold counts.
 func (d *scaler) needsFirst(depth int64, agents int) bool { return agents == 0 && depth > 0 }
 
-// depth is the number that queue thresholds are compared with, for so many agents.
+// depth is the number that queue thresholds are compared with, for this number of agents.
 func (d *scaler) depth(count int) (int64, string) {
 	if d.policy.QueueMeasure == api.QueuePerAgent {
 		each := int64(max(1, count))

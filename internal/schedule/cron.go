@@ -221,7 +221,7 @@ func (c Cron) at(t time.Time) bool {
 	case shift < 0 && shift > -mostShift && t.Sub(since) < -shift:
 		return false // the clock shows this for the second time
 	case shift > 0 && shift < mostShift && t.Sub(since) < time.Minute:
-		// The clock has just left out what is between.
+		// The clock has just skipped the times between.
 		for left := since.UTC().Add(time.Duration(before) * time.Second); shift > 0; shift -= time.Minute {
 			if c.shows(left) {
 				return true

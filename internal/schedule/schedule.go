@@ -117,7 +117,7 @@ func (p *SchedulePlan) Phase() time.Duration {
 // Begin is StartAt in whole seconds, as the times of schedules are; never before it.
 func (p *SchedulePlan) Begin() time.Time { return p.StartAt.Add(time.Second - 1).Truncate(time.Second) }
 
-// Next are the next times of a valid plan after now, n at most. Temporal is told the same ones.
+// Next are the next times of a valid plan after now, n at most. Temporal gets the same ones.
 func (p *SchedulePlan) Next(now time.Time, n int) []time.Time {
 	after := now.UTC()
 	if begin := p.Begin(); !p.StartAt.IsZero() && begin.After(after) {

@@ -256,9 +256,9 @@ const (
 	crowdLimit = 10 * time.Minute
 )
 
-// returnWait is the wait after a delivery that no agent took. Where every able agent was busy, the first tasks go back
-// at once, later ones up to 5 s apart; where no agent was able, they are soon 30 s apart. What the hub asks for, such
-// as to wait for the end of a rate limit or for the task's turn among many, is waited for, but at most ten minutes.
+// returnWait is the wait after a delivery that no agent took. If every able agent was busy, the first tasks go back at
+// once, later ones up to 5 s apart; if no agent was able, they are soon 30 s apart. If the hub asks for a longer wait,
+// such as for the end of a rate limit or for the task's turn among many, it lasts as asked, at most ten minutes.
 func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
 	asked := min(end.RetryAfter.Std(), crowdLimit)
 	switch {
@@ -296,7 +296,7 @@ func Backoff(policy api.RetryPolicy, taskID string, failures int) time.Duration 
 	return min(wait+jitter(taskID, failures, min(maxJitter, wait)), limit)
 }
 
-// Doubled is first, doubled so many times, at most limit.
+// Doubled is first, doubled the given number of times, at most limit.
 func Doubled(first time.Duration, times int, limit time.Duration) time.Duration {
 	wait := min(first, limit)
 	for ; times > 0 && wait < limit; times-- {
@@ -320,6 +320,6 @@ func jitter(taskID string, n int, bound time.Duration) time.Duration {
 // next loss.
 const poisonLosses = 2
 
-// Poisonous reports whether a task was lost with so many agents that the loss of another agent that runs it is no sign
-// of a broken network. The brake leaves that agent out.
+// Poisonous reports whether a task was lost with several agents already, so that losing another agent that runs it is
+// no sign of a broken network. The brake leaves that agent out.
 func (t Tally) Poisonous() bool { return t.Losses >= poisonLosses }

@@ -106,7 +106,7 @@ func NewStock(inventory *api.Inventory) *Stock {
 	return s
 }
 
-// Take takes what an attempt has, its ports only where On has told those of the host; nil is nothing.
+// Take takes an attempt's allocation from the stock. It takes ports only if On has listed the host's; nil is nothing.
 func (s *Stock) Take(a *api.Allocation) {
 	if a == nil {
 		return
@@ -140,8 +140,8 @@ func (s *Stock) On(ports *Ports) *Stock {
 	return &left
 }
 
-// Allocate finds what a demand gets of the stock, without taking it. Where something is missing, lacking names the
-// first such thing.
+// Allocate finds the part of the stock for a demand, without taking it. If something is missing, lacking names the
+// first missing thing.
 func (s *Stock) Allocate(d *api.Demand) (a *api.Allocation, lacking string) {
 	if s.inventory == nil {
 		return nil, "resources that it tells of"
@@ -251,7 +251,7 @@ func (s *Stock) findPorts(demands map[string]api.PortDemand) (ports map[string]i
 	return ports, ""
 }
 
-// Room is how many more of a demand the stock has, at most so many: as often as Allocate and Take would succeed.
+// Room is how often Allocate and Take of a demand would succeed, at most most times.
 func (s *Stock) Room(d *api.Demand, most int) int {
 	if s.inventory == nil || s.lackingVolume(d.Volumes) != "" {
 		return 0
