@@ -17,7 +17,7 @@ type Identity struct {
 	ID, Name string
 	// Role is empty for nobody and for those who may only register agents.
 	Role api.AccessRole
-	// Tenant limits the identity to what is of this tenant. Empty: no limit.
+	// Tenant limits the identity to what belongs to this tenant. Empty: no limit.
 	Tenant string
 	// Cluster and AgentID limit who may register agents to one cluster, and to one agent or, where AgentID ends
 	// with *, to those whose id begins so. Empty: no limit.
@@ -57,7 +57,7 @@ func (id *Identity) MayJoin(cluster, agent string) bool {
 	return id.AgentID == "" || id.AgentID == agent
 }
 
-// Sees reports whether it may see and touch what is of a tenant ("": of none).
+// Sees reports whether it may see and change what belongs to a tenant ("": to none).
 func (id *Identity) Sees(tenant string) bool {
 	return id.Known() && (id.Tenant == "" || id.Tenant == tenant)
 }

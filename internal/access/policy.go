@@ -22,10 +22,10 @@ type Policy struct {
 	tenants bool
 }
 
-// The policies. View, Operate and Administer are not for identities of one tenant unless Scoped says that the route's
-// handler limits itself to what is the tenant's.
+// The policies. View, Operate and Administer exclude identities of one tenant, unless Scoped says that the route's
+// handler limits itself to what belongs to the tenant.
 var (
-	// Open is for what tells nothing about the installation: probes, and the page's own files.
+	// Open is for what reveals nothing about the installation: probes, and the page's own files.
 	Open = Policy{need: needNothing}
 	// View is for looking, Operate for acting on tasks and agents, Administer for clusters, tokens and settings.
 	View       = Policy{need: needRole, role: api.RoleViewer}
@@ -70,7 +70,7 @@ const (
 	Allowed      Decision = iota
 	NotKnown              // prove who you are
 	RoleTooLow            // known, and may not do this
-	OneTenant             // what is asked for is everybody's, and the identity is of one tenant
+	OneTenant             // the route serves everybody's data, and the identity is of one tenant
 	NotForTokens          // only agents may, with a join token
 	Undeclared            // the route has no policy
 )

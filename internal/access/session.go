@@ -27,8 +27,8 @@ func EndsSession(ended []EndedSession, id, token string, opened time.Time) bool 
 	})
 }
 
-// EndSession adds an ended session. What has expired is forgotten. Where there are too many, all earlier sessions count
-// as ended of the token that has most of them.
+// EndSession adds an ended session, and forgets the expired ones. If there are too many, all earlier sessions of the
+// token that has most of them count as ended.
 func EndSession(ended []EndedSession, one EndedSession, now time.Time) []EndedSession {
 	kept := slices.DeleteFunc(slices.Clone(ended), func(e EndedSession) bool {
 		return !now.Before(e.Expires) || e.ID == one.ID

@@ -43,7 +43,7 @@ func (t *Targets) add(kind, name string) {
 	}
 }
 
-// plain has a question mark for what no id has: in JSON such a letter may take six bytes. Redact's "…" stays.
+// plain replaces characters that no id has by a question mark: in JSON they may take six bytes. Redact's "…" stays.
 func plain(r rune) rune {
 	if r != '…' && (r <= ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)) {
 		return '?'

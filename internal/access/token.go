@@ -88,7 +88,7 @@ func HashOf(token string) Hash {
 	return Hash(hex.EncodeToString(sum[:]))
 }
 
-// Matches compares in constant time: how long it takes tells nothing about where the two differ.
+// Matches compares in constant time, so the time taken does not reveal where the two differ.
 func (h Hash) Matches(token string) bool {
 	other := HashOf(token)
 	return subtle.ConstantTimeCompare([]byte(h), []byte(other)) == 1
@@ -243,7 +243,7 @@ func (r *Record) Validate() (field string, err error) {
 // spawnPrefix begins a token that a spawner made for one agent.
 const spawnPrefix = "mss_"
 
-// spawnClaims are what such a token says.
+// spawnClaims are the contents of a spawn token.
 type spawnClaims struct {
 	ID      string `json:"id"`
 	Cluster string `json:"cluster"`
@@ -265,8 +265,8 @@ func spawnSeal(key []byte, claims string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// OpenSpawn returns the record that such a token stands for; ok is false when it has another form or seal. The caller
-// checks whether it has expired.
+// OpenSpawn returns the record in a spawn token; ok is false when the token has another form or seal. The caller checks
+// whether it has expired.
 func OpenSpawn(key []byte, token string) (r Record, ok bool) {
 	rest, ok := strings.CutPrefix(token, spawnPrefix)
 	claims, seal, both := strings.Cut(rest, ".")

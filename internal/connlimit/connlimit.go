@@ -17,8 +17,8 @@ import (
 const (
 	// maxConnections bounds the connections of a server; a low limit of open files bounds them further.
 	maxConnections = 65_536
-	// strangersShare: all strangers together may have one in so many of a server's connections. So those on several
-	// ports of a process together leave it files.
+	// strangersShare: all strangers together may have one third of a server's connections. Then strangers on several
+	// ports still leave the process some files.
 	strangersShare = 3
 	// fullLogged spaces the lines of the log about connections that were refused.
 	fullLogged = time.Minute
@@ -158,8 +158,8 @@ func (l *Limit) end(conn net.Conn) {
 	}
 }
 
-// knownShare bounds the connections of one of those who have proven who they are: so many times as many as are still
-// free. With nobody else there that is three quarters of all, and there is always one for the next.
+// knownShare bounds the connections of one proven client to three times the free ones. A client alone gets three
+// quarters of all, and there is always a connection for the next.
 const knownShare = 3
 
 // Proven says that the caller of a request has proven who they are: its connection no longer counts for its address. It
@@ -214,7 +214,7 @@ func Refused(ctx context.Context) bool {
 	return true
 }
 
-// AddressKey is who a request without a token is counted as: its address, of which an IPv6 host has many.
+// AddressKey is who a request without a token counts as: its address, or for IPv6 its network.
 func AddressKey(remote string) string { return "address " + networkOf(remote, 32, 64) }
 
 // networkKey is the network of an address. Whoever has many addresses mostly has them there.

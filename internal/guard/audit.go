@@ -144,7 +144,7 @@ func (a *Audit) sayLeftOut() {
 	}
 }
 
-// add writes a line. What was done is done when that fails, so it is only said.
+// add writes a line. The action is already done, so a failure is only logged.
 func (a *Audit) add(outcome string, entry any) {
 	if a.out == nil {
 		a.logger.Info(outcome, zap.Any("audit", entry))

@@ -65,10 +65,10 @@ type Options struct {
 	// Rate and Burst bound the requests of one token; Rate 0: no limit.
 	Rate  float64
 	Burst int
-	// Audit takes the changes; nil: nobody does. With AuditReads it takes what is read too.
+	// Audit records the changes, and with AuditReads also what was read; nil: nothing is recorded.
 	Audit      *Audit
 	AuditReads bool
-	// EndSession keeps that a browser's session was signed out; nil: it ends at this process alone.
+	// EndSession remembers that a browser's session was signed out; nil: it ends at this process alone.
 	EndSession func(context.Context, access.EndedSession) error
 	// Sessions are those of agents, see hub.SessionsOf. nil: no session token is good, as where there is no hub.
 	Sessions Sessions
@@ -245,9 +245,9 @@ func holderOf(p access.Policy, group, client string) string {
 	return client
 }
 
-// registersAgain is the agent, with its cluster, whose session a registration proves; empty: none. Such a one counts as
-// the agent's own: when a hub restarts, all its agents come at once. That the agent is the one that registers, the hub
-// says afterwards.
+// registersAgain is the agent, with its cluster, whose session a registration proves; empty: none. The request then
+// counts for the agent, because all agents of a hub come at once when it restarts. The hub checks afterwards that it is
+// this agent that registers.
 func (g *Gate) registersAgain(r *http.Request) (agent, cluster string) {
 	if token := r.Header.Get(protocol.SessionHeader); token != "" && g.agents != nil {
 		if of, cluster, good := g.agents(token); good {
@@ -371,9 +371,9 @@ func refusal(p access.Policy, id *access.Identity) error {
 	return httpapi.Problem(protocol.CodeForbidden, "nobody may use this while security is on: it does not say who may")
 }
 
-// finish writes the audit log: every change, every refusal for want of a right, and if asked what people and programs
-// read. What agents report all day is the work itself and is not written; that an agent registered is. Of what people
-// without a credential cause, it has a part.
+// finish writes the audit log: every change, every refusal for want of a right, and if asked the reads of people and
+// programs. What agents report all day is the work itself and is not written; their registration is. Of what people
+// without a credential cause, it writes a part.
 func (g *Gate) finish(
 	r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int,
 	begun bool,

@@ -67,7 +67,7 @@ func (g *Gate) verify(ctx context.Context, token string, anew bool) (access.Reco
 		return access.Record{}, wrong
 	}
 	var found access.Record
-	for i := range g.fixed { // all of them, so that the time tells nothing
+	for i := range g.fixed { // all of them, so that the time reveals nothing
 		if g.fixed[i].Hash.Matches(token) {
 			found = g.fixed[i]
 		}
@@ -198,7 +198,7 @@ type proof struct {
 	certificate *http.Request
 }
 
-// holds reports whether the proof is still one. While nobody can tell, it is.
+// holds reports whether the proof is still valid. While it cannot be checked, it is.
 func (g *Gate) holds(ctx context.Context, p proof) bool {
 	if p.certificate != nil {
 		return certified(p.certificate, g.now())

@@ -16,8 +16,8 @@ import (
 
 // What one client may have under way at a time: a token, an agent, or an address without a token.
 const (
-	// maxHeld bounds its requests that are held open: waits and streams. Security being off, nobody can be told apart
-	// behind an address.
+	// maxHeld bounds its requests that are held open: waits and streams. maxHeldLocal does so with security off, when
+	// all clients behind an address look the same.
 	maxHeld      = 64
 	maxHeldLocal = 1024
 	// maxBytes bounds the bodies of its requests, in bytes: one of the largest batches and some others. An agent's are
@@ -105,7 +105,7 @@ func (f *inFlight) begin(
 		r.Body = body
 	}
 	reserve := func(bytes int64) error {
-		if !answer.Grow(bytes) && !mutates(r.Method) { // what was changed is told
+		if !answer.Grow(bytes) && !mutates(r.Method) { // a change is done, so its answer is sent
 			return httpapi.RetryAfter(time.Second, "too many large answers at the same time: read those before")
 		}
 		return nil
@@ -113,7 +113,7 @@ func (f *inFlight) begin(
 	return httpapi.WithReserve(ctx, reserve), end, nil
 }
 
-// body is that of a request. What was read of it counts until the request has ended.
+// body is a request's body. The bytes read from it count until the request has ended.
 type body struct {
 	io.ReadCloser
 	own    limit.Hold // among those of its client
@@ -161,8 +161,8 @@ const (
 	maxSlowed = 1000
 )
 
-// slower holds back the refusals of an address that sends on although it gets 429. Answered at once, such a flood would
-// take more of the processor than the requests that are let in.
+// slower delays the refusals of an address that sends on although it gets 429. Immediate answers to a flood would take
+// more of the processor than the admitted requests.
 type slower struct {
 	refused *limit.Rate
 	held    chan struct{}

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// readShare: lists are read for one reader in one of so many parts of the time. While a store reads, others wait.
+	// readShare: one reader's lists are read for one eighth of the time. While a store reads, others wait.
 	readShare = 8
 	// readAhead is how much reading a reader may do ahead of its share.
 	readAhead = 250 * time.Millisecond
-	// longRead is the longest that a read counts as: what makes reads long may be none of the reader's doing.
+	// longRead is the longest time that a read counts: slow reads may not be the reader's fault.
 	longRead = time.Second
 	// shortRest is the longest rest between the reads of one request, so that it can end.
 	shortRest = 100 * time.Millisecond

@@ -28,8 +28,8 @@ type TLSFiles struct {
 // tlsLook is how often the files are looked at, at most; a handshake looks, and a request with a client certificate.
 const tlsLook = time.Second
 
-// ServerTLS reads the files, and reads them again when they change. While what is there cannot be used, as half-written
-// files, the last good ones stay.
+// ServerTLS reads the files, and reads them again when they change. While the new files cannot be used, as when half
+// written, the last good ones stay.
 func ServerTLS(files TLSFiles, logger *zap.Logger) (*tls.Config, error) {
 	if files.Certificate == "" || files.Key == "" {
 		return nil, errors.New("https needs both a certificate and its key")

@@ -33,7 +33,7 @@ const (
 	goneKept = 10_000
 )
 
-// errTokensUnknown says that it cannot be told now whether there is such a token.
+// errTokensUnknown says that the token cannot be checked now.
 var errTokensUnknown = errors.New("the tokens cannot be read from Temporal")
 
 // Reader reads all tokens that there are, and the browsers' sessions that were signed out.
@@ -85,9 +85,9 @@ func newDirectory(read Reader, logger *zap.Logger) *directory {
 	return &directory{logger: logger, read: read, now: time.Now, pause: pause, gone: map[string]bool{}}
 }
 
-// find returns the token with an id. known is false when there certainly is none: that is only said by a reading that
-// began after the request had come, so that a token works as soon as it was made. An error means that nobody can tell
-// now. With anew a token is known only by such a reading too.
+// find returns the token with an id. known is false when there certainly is none: only a reading that began after the
+// request came can say so, so that a new token works at once. An error means that nobody can say now. With anew, it
+// needs such a reading for a known token too.
 func (d *directory) find(ctx context.Context, id string, anew bool) (token access.Record, known bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

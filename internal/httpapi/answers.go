@@ -14,8 +14,8 @@ func WithReserve(ctx context.Context, reserve func(bytes int64) error) context.C
 	return context.WithValue(ctx, reserveKey{}, reserve)
 }
 
-// Reserve counts what reading and writing the answer to a request takes, in all, until the answer is written. Call it
-// before much is read. Its error is the problem to answer with where that is too much beside what is under way.
+// Reserve counts the memory for reading and writing a request's answer, until the answer is written. Call it before
+// reading much. Its error is the problem to answer with if too much is under way already.
 func Reserve(ctx context.Context, bytes int64) error {
 	if reserve, ok := ctx.Value(reserveKey{}).(func(int64) error); ok {
 		return reserve(bytes)

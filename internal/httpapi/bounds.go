@@ -20,7 +20,7 @@ import (
 // maxMembers bounds the members of an object whose schema does not bound them.
 const maxMembers = 10_000
 
-// locatedLevels is how many levels a location names of what is nested too deep: those below it are all alike.
+// locatedLevels is how many levels a location names of a value nested too deep: the deeper ones are all alike.
 const locatedLevels = 8
 
 // bounds holds JSON text to what costs memory and time: how deep it is nested, how many elements an array has, and how
@@ -166,8 +166,8 @@ func (b *bounds) meant(location string) string {
 	return ""
 }
 
-// property is the schema of a member. Letters of another case count too: validation refuses them, and encoding/json,
-// which reads the text all the same, does not tell them apart.
+// property is the schema of a member. Other letter case matches too: validation refuses such keys, but encoding/json,
+// which reads the text too, accepts them.
 func property(schema *huma.Schema, key string) *huma.Schema {
 	if known := schema.Properties[key]; known != nil {
 		return known
@@ -194,7 +194,7 @@ func (b *bounds) location(n int) string {
 	return strings.TrimPrefix(at.String(), ".")
 }
 
-// refuse names what is wrong with the value at the place of the first n levels.
+// refuse is the problem of the value at the place of the first n levels.
 func (b *bounds) refuse(n int, message string) error {
 	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail,
 		[]api.ProblemField{{Location: safeLocation(b.location(n)), Message: message}})
@@ -209,7 +209,7 @@ type boundedBody struct {
 	bounds *bounds
 }
 
-// Unwrap tells the adapter what is below.
+// Unwrap gives the adapter the context below.
 func (c *boundedBody) Unwrap() huma.Context { return c.humaContext }
 
 // BodyReader implements huma.Context.
@@ -226,7 +226,7 @@ type boundedReader struct {
 	context *boundedBody
 }
 
-// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer.
+// Read implements io.Reader. It does not read beyond the bound: the connection closes after the answer.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	if !r.context.bounds.begun && bytes.HasPrefix(p[:n], []byte(textfile.Mark)) {

@@ -63,9 +63,9 @@ func compressing(next http.Handler) http.Handler {
 	return wrap(next)
 }
 
-// mayCompress leaves out what is not read by people and their tools: the agents' own exchanges are all POST, and small.
-// It leaves out streams too, which would be held back until there is enough to compress, and what does it itself:
-// /metrics, pages, /openapi.json.
+// mayCompress leaves out answers that people and their tools do not read: the agents' exchanges are all POST, and
+// small. It also leaves out streams, which would be held back until there is enough to compress, and routes that
+// compress by themselves: /metrics, pages, /openapi.json.
 func (s *Server) mayCompress(r *http.Request) bool {
 	return r.Method == http.MethodGet && !s.streams[r.URL.Path] && strings.HasPrefix(r.URL.Path, "/api/")
 }

@@ -29,7 +29,7 @@ func locateBody(t reflect.Type, errs []error) {
 	}
 }
 
-// undecodable finds the innermost value of a text that its type does not take, such as .retry.wait; empty: the text.
+// undecodable finds the innermost value of a text that does not fit its type, such as .retry.wait; empty: the text.
 func undecodable(t reflect.Type, data []byte) (where string, value []byte) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

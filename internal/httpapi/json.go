@@ -51,7 +51,7 @@ func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// describeJSON says what is wrong with a text; nil where nothing is.
+// describeJSON says why a text is not the JSON it should be; nil: it is.
 func describeJSON(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -94,7 +94,7 @@ func (durationSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Pattern: positive}
 }
 
-// describeDurations lets the durations of which zero is a value have it, and says the bounds of each.
+// describeDurations allows zero where it is a value of a duration, and documents the bounds of each.
 func (s *Server) describeDurations(schemas huma.Registry) {
 	for name, schema := range schemas.Map() {
 		t := schemas.TypeFromRef("#/components/schemas/" + name)
@@ -137,7 +137,7 @@ func bodyField(ctx huma.Context) func(location string) (reflect.StructField, boo
 	}
 }
 
-// boundedMessage says what a count or a duration must be, unless it is none or what is wrong is something else.
+// boundedMessage is the message about a count or duration out of bounds, and otherwise if the error is another.
 func boundedMessage(f reflect.StructField, value any, otherwise string) string {
 	if b, bounded := api.BoundsOf(f); bounded {
 		if err := b.Check(value); err != nil {
@@ -176,10 +176,10 @@ const smallBody = 64 << 10
 // anything stands in a skeleton for a value that no schema speaks of.
 const anything = true
 
-// skeleton reads JSON text into the values that validation looks at, and no others. What a schema leaves open, as a
-// payload, becomes a word, and of an array of objects no more is read once its elements have as many mistakes as are
-// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text has passed
-// its bounds. Its errors say where the text is not JSON.
+// skeleton reads only the parts of a JSON text that validation looks at. Parts that a schema leaves open, such as a
+// payload, become a word; and it stops reading an array of objects once the elements have as many mistakes as an answer
+// lists. So the memory depends on the mistakes and not on the size of the text. The text has passed its bounds. Errors
+// say where the text is not JSON.
 func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, error) {
 	if len(data) <= smallBody {
 		var value any
@@ -192,7 +192,7 @@ func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, er
 	s.decoder.UseNumber() // else one that is too large ends the reading, without its place
 	value, err := s.value(schema)
 	if _, end := s.decoder.Token(); err != nil || !errors.Is(end, io.EOF) {
-		exact := json.Unmarshal(data, &ignored{}) // a decoder does not tell the place
+		exact := json.Unmarshal(data, &ignored{}) // a decoder does not say where
 		return nil, describeJSON(data, cmp.Or(exact, err))
 	}
 	return value, nil

@@ -132,8 +132,8 @@ func limitUnreadBody(c *gin.Context) {
 	}
 }
 
-// closeChunked closes a connection of HTTP/1 after a body without a length. A proxy could read such a request in
-// another way, above all one that names a length too, and take what follows for another client's request.
+// closeChunked closes a connection of HTTP/1 after a body without a length. A proxy could read the request in another
+// way, above all one that also names a length, and take the rest for another client's request.
 func closeChunked(c *gin.Context) {
 	if len(c.Request.TransferEncoding) > 0 && c.Request.ProtoMajor == 1 {
 		c.Header("Connection", "close")
@@ -225,7 +225,7 @@ func RequestID(ctx context.Context) string { return requestIDsOf(ctx).own }
 // ClientRequestID is the name that the client gave the request that ctx belongs to, or "".
 func ClientRequestID(ctx context.Context) string { return requestIDsOf(ctx).client }
 
-// identify names a request and its answer. What the client sent counts if it is harmless in a log.
+// identify names a request and its answer. The client's own name counts if it is harmless in a log.
 func identify(c *gin.Context) {
 	ids := requestIDs{own: strings.ToLower(rand.Text())}
 	if id := c.GetHeader(RequestIDHeader); harmless(id) {
@@ -285,7 +285,7 @@ type Client struct {
 	HTTPS bool
 }
 
-// ForwardedFor is the header in which proxies tell the client's address.
+// ForwardedFor is the header in which proxies give the client's address.
 const ForwardedFor = "X-Forwarded-For"
 
 // Proxies are those whose word about clients counts. A nil one trusts nobody.
@@ -298,9 +298,9 @@ func (p *Proxies) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.trusted, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// client finds out who a request comes from. Each proxy adds whom it hears to the end of the header, so it is read from
-// there: the first address that is not a trusted proxy's is the client's, and what stands before it the client may have
-// made up. Where a proxy does not tell, or in words that are no address, it stands for the client itself.
+// client finds out who a request comes from. Each proxy appends its client's address to the header, so it is read from
+// the end: the first address that is not a trusted proxy's is the client's. The client may have made up those before
+// it. A proxy that names no address stands for the client itself.
 func (p *Proxies) client(r *http.Request) Client {
 	c := Client{Address: r.RemoteAddr, HTTPS: r.TLS != nil || claimsHTTPS(r.Header)}
 	remote, known := hostOf(r.RemoteAddr)

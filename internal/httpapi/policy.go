@@ -30,7 +30,7 @@ type Route struct {
 	Policy access.Policy
 	// Operation is its id in the OpenAPI document; empty for routes that are not in it.
 	Operation string
-	// MaxBody bounds what is read of a request's body, in bytes; 0: it takes none.
+	// MaxBody bounds the body that is read, in bytes; 0: the operation takes none.
 	MaxBody int64
 	// Held says that its answers have no end.
 	Held bool
@@ -113,7 +113,7 @@ func (s *Server) handleGin(policy access.Policy, path string, handler gin.Handle
 	s.engine.GET(path, handler)
 }
 
-// Routes lists what is served, sorted by path and method.
+// Routes lists the routes, sorted by path and method.
 func (s *Server) Routes() []Route {
 	routes := make([]Route, 0, len(s.routes))
 	for _, r := range s.routes {
@@ -147,11 +147,11 @@ func (a *registrar) Config() huma.Config { return a.config }
 // Adapter implements huma.API.
 func (a *registrar) Adapter() huma.Adapter { return &notingAdapter{a.API.Adapter(), a} }
 
-// Unmarshal implements huma.API. What is read only to be validated is read as far as that needs.
+// Unmarshal implements huma.API. A value that is only validated is read only as far as that needs.
 func (a *registrar) Unmarshal(contentType string, data []byte, into any) error {
 	data, err := textfile.Clean(data)
 	if err != nil {
-		return err // encoding/json would replace what is not UTF-8 without a word
+		return err // encoding/json would silently replace bytes that are not UTF-8
 	}
 	tree, validates := into.(*any)
 	if !validates || a.body == nil {
@@ -213,7 +213,7 @@ func singleParameters(op *huma.Operation) map[string]bool {
 	return single
 }
 
-// givenTwice is a query parameter with several values of which one alone would count; empty: there is none.
+// givenTwice is a repeated query parameter of which only one value would count; empty: there is none.
 func givenTwice(ctx huma.Context, single map[string]bool) string {
 	address := ctx.URL()
 	if !strings.Contains(address.RawQuery, "&") {
@@ -235,9 +235,8 @@ func bodySchema(op *huma.Operation) *huma.Schema {
 	return op.RequestBody.Content["application/json"].Schema
 }
 
-// admit asks the gate. Without one, security is off and everybody may do everything. What matches no route goes on to
-// its
-// 404 or 405.
+// admit asks the gate. Without one, security is off and everybody may do everything. A request that matches no route
+// goes on to its 404 or 405.
 func (s *Server) admit(c *gin.Context) {
 	path := route(c)
 	matched, known := s.routes[c.Request.Method+" "+path]

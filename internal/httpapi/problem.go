@@ -191,7 +191,7 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 	return newProblem(status, codeOfStatus(status), detail, invalidFields(errs, nil))
 }
 
-// nameMeant adds to what is said of unknown names those that may have been meant.
+// nameMeant adds to messages about unknown names the names that may have been meant.
 func nameMeant(ctx huma.Context, fields []api.ProblemField) {
 	body, isBody := ctx.(*boundedBody)
 	for i := range fields {
@@ -318,8 +318,8 @@ func safeLocation(location string) string {
 	return clean
 }
 
-// InvalidField makes the invalid_request error for one part of a request. message says what is wrong with it, without
-// repeating it.
+// InvalidField makes the invalid_request error for one part of a request. message names the error without repeating the
+// value.
 func InvalidField(location, message string) error {
 	return Problem(protocol.CodeInvalidRequest, invalidDetail,
 		api.ProblemField{Location: safeLocation(location), Message: message})

@@ -18,11 +18,11 @@ type AtOnce struct {
 
 type underWay struct {
 	*semaphore.Weighted
-	used int64 // what is held of it or waited for
+	used int64 // how much is held or waited for
 }
 
-// Acquire waits until a key may have so much more under way, which ends with release. Who asks for more than there is
-// gets all of it. The error is ctx's.
+// Acquire waits until a key may have n more under way, until release is called. A request for more than the limit gets
+// all of it. The error is ctx's.
 func (l *AtOnce) Acquire(ctx context.Context, key string, n int64) (release func(), err error) {
 	if n = min(n, l.most()); n <= 0 {
 		return func() {}, nil

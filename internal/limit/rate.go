@@ -27,7 +27,7 @@ type counted struct {
 	limiter *rate.Limiter
 }
 
-// NewRate allows each client so many requests a second, and burst at once; perSecond 0: any number.
+// NewRate allows each client perSecond requests a second, and burst at once; perSecond 0: any number.
 func NewRate(perSecond float64, burst int) *Rate {
 	return &Rate{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
@@ -48,13 +48,13 @@ func (l *Rate) Take(key string, n int, now time.Time) time.Duration {
 	return 0
 }
 
-// Spend counts as n, or as a whole burst where that is less, what is done in any case: the client waits the longer
-// before it is let in again. It returns how long what comes next should wait, so that the client keeps to its rate.
+// Spend counts n, or at most a burst, for work that is done in any case: the client's later requests wait until it is
+// repaid. It returns how long the next should wait, so that the client keeps to its rate.
 func (l *Rate) Spend(key string, n int, now time.Time) time.Duration {
 	return l.reserve(key, n, now).DelayFrom(now)
 }
 
-// SpendAll is Spend that counts also what is more than a burst.
+// SpendAll is Spend that also counts what exceeds a burst.
 func (l *Rate) SpendAll(key string, n int, now time.Time) {
 	for ; n > 0 && l.rate > 0; n -= l.burst {
 		l.Spend(key, n, now)
