@@ -55,8 +55,7 @@ func (f *Failover) fill() {
 	orDefault(&f.MaxTransferRetries, api.DefaultMaxTransfers)
 }
 
-// AgentCluster is one cluster with everything about its resilience in one section. What is left out
-// has its default.
+// AgentCluster is one cluster with everything about its resilience in one section. Fields left out have their defaults.
 type AgentCluster struct {
 	// Name is the cluster's id, as in Cluster. Required.
 	Name string `json:"name,omitempty"`

@@ -74,7 +74,7 @@ const (
 	DurableNone    Durability = "none"    // a clean stop only; fastest
 )
 
-// Hub is the part that agents talk to. What is left out has its default.
+// Hub is the part that agents talk to. Fields left out have their defaults.
 type Hub struct {
 	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks
 	// one.
@@ -84,8 +84,8 @@ type Hub struct {
 	TokenKeyFile string `json:"token_key_file,omitempty"`
 	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 2s.
 	HeartbeatInterval api.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"`
-	// CrowdInterval is the same for agents that register while the hub has so many others that it would answer 1,000
-	// polls a second; they are given up after three of these and a second. Default 5s.
+	// CrowdInterval is the same for agents that register when the hub would answer 1,000 polls a second to the others.
+	// Such an agent is given up after three of these intervals and a second. Default 5s.
 	CrowdInterval api.Duration `json:"crowd_interval,omitempty" least:"50ms" most:"10m"`
 	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default two of
 	// these: 4s.
@@ -157,7 +157,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Timing is the hub's failure detector. What the hub section leaves out comes from agent_cluster's health_monitoring,
+// Timing is the hub's failure detector. Values missing in the hub section come from agent_cluster's health_monitoring,
 // else from the other times.
 func (c *Config) Timing() cluster.Timing {
 	var health HealthMonitoring

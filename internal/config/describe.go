@@ -64,7 +64,7 @@ func Describe(path string, temporal func(Temporal) (Temporal, error), lookup fun
 	return d.settings, nil
 }
 
-// checkFlags says what is wrong with the values that flags give.
+// checkFlags checks the values that flags give.
 func (c *Config) checkFlags(flags map[string]Override) error {
 	given := *c
 	for key, target := range map[string]*string{"http.listen": &given.HTTP.Listen, "hub.id": &given.Hub.ID} {

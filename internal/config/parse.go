@@ -44,7 +44,7 @@ func parse(name string, text []byte) (*Config, *document.Places, error) {
 	return c, places, nil
 }
 
-// Error says what is wrong with a configuration, as with other documents.
+// Error lists the errors of a configuration, as of any other document.
 type Error = document.Error
 
 // Problem is one part of an Error.

@@ -47,7 +47,7 @@ type Docker struct {
 	TLSCA   string `json:"tls_ca,omitempty"`
 	TLSCert string `json:"tls_cert,omitempty"`
 	TLSKey  string `json:"tls_key,omitempty"`
-	// Image is that of agents whose cluster names none. Default: such agents are refused.
+	// Image is the image of agents whose cluster names none. Default: they are refused.
 	Image string `json:"image,omitempty"`
 	// Network is the containers' network, such as host. Default: the engine's.
 	Network string `json:"network,omitempty"`
@@ -65,7 +65,7 @@ type Kubernetes struct {
 	ServiceAccount string `json:"service_account,omitempty"`
 	// PodTemplate is a file with what all pods have in common, as a PodTemplateSpec in YAML. Default: nothing.
 	PodTemplate string `json:"pod_template,omitempty"`
-	// Image is that of agents whose cluster names none. Default: such agents are refused.
+	// Image is the image of agents whose cluster names none. Default: they are refused.
 	Image string `json:"image,omitempty"`
 }
 
@@ -82,12 +82,12 @@ type Coolify struct {
 	Environment string `json:"environment,omitempty"`
 	// Destination is the uuid of the server's network. Default: the server has one.
 	Destination string `json:"destination,omitempty"`
-	// Image is that of agents whose cluster names none. Default: such agents are refused.
+	// Image is the image of agents whose cluster names none. Default: they are refused.
 	Image string `json:"image,omitempty"`
 }
 
-// EC2 is what instances of Amazon EC2 have in common. The AWS SDK finds the credentials. What is left out is the launch
-// template's, else AWS's default.
+// EC2 is what instances of Amazon EC2 have in common. The AWS SDK finds the credentials. Fields left out come from the
+// launch template, else from AWS's defaults.
 type EC2 struct {
 	// Region is AWS's, such as eu-central-1. Default: AWS_REGION, else that of the profile.
 	Region string `json:"region,omitempty"`

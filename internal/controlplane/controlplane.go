@@ -130,7 +130,7 @@ type Plane struct {
 	stopping   sync.Once
 }
 
-// Start starts the parts and serves. What it has started when it fails, it stops. It owns the listener.
+// Start starts the parts and serves. If it fails, it stops what it has started. It owns the listener.
 func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	// In a control group with a memory limit, garbage goes before the kernel ends the process.
 	_, _ = memlimit.Set()
@@ -408,7 +408,7 @@ func GuardBrowsers(next http.Handler, hosts []string) http.Handler {
 	})
 }
 
-// health tells /health what the process does, and how its hub stands.
+// health adds to /health the roles of the process and the state of its hub.
 func (p *Plane) health(r roles) func(*api.Health) {
 	names := strings.Split(r.String(), ",")
 	return func(h *api.Health) {

@@ -41,8 +41,8 @@ func ForSDK(l *zap.Logger) log.Logger {
 // maxLog bounds a LogFile, in bytes: it may share the disk with the database. As many are kept from before it.
 const maxLog = 64 << 20
 
-// LogFile drops what is written after it was closed: parts that could not be stopped in time may go on for a moment. A
-// full one is renamed to end in ".1", in place of the one before, and begins anew.
+// LogFile drops what is written after it was closed, because parts that could not be stopped in time may go on for a
+// moment. A full file is renamed to end in ".1", replacing the one before, and a new one begins.
 type LogFile struct {
 	path string
 	most int64

@@ -105,7 +105,7 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 	}
 }
 
-// addAttributes adds what is missing. Of several processes that start at the same time only one may succeed.
+// addAttributes adds the missing ones. If several processes start at the same time, only one may succeed.
 func addAttributes(
 	ctx context.Context, c client.Client, namespace string, missing map[string]enumspb.IndexedValueType,
 ) error {
@@ -125,7 +125,7 @@ func addAttributes(
 	return missingAttributes(namespace, missing, err)
 }
 
-// compareAttributes finds what is missing; one of another type is an error.
+// compareAttributes finds the missing ones; one of another type is an error.
 func compareAttributes(
 	wanted, present map[string]enumspb.IndexedValueType,
 ) (map[string]enumspb.IndexedValueType, error) {

@@ -117,7 +117,7 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	return nil
 }
 
-// tell says and keeps what happened.
+// tell prints an event of the story and keeps it.
 func (s *storyline) tell(what, why string) {
 	step := demoStep{After: demoDelay(time.Since(s.begun)), What: what, Why: why}
 	s.steps = append(s.steps, step)
@@ -234,7 +234,7 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 	})
 }
 
-// replaced waits until so many agents as wanted are online although some are gone.
+// replaced waits until the wanted number of agents is online although some are gone.
 func (h *healingDemo) replaced(ctx context.Context, gone ...string) (online []api.Agent, err error) {
 	err = h.await(ctx, "the replacement of "+gone[len(gone)-1], func(ctx context.Context) (bool, error) {
 		var err error

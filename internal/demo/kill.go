@@ -90,8 +90,8 @@ func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
 		record: fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)}, nil
 }
 
-// reached kills an agent when so many elements are done that it is the middle. Of few elements, agents
-// report the last ones all at once: then it is the middle when none was reported for a while.
+// reached kills an agent when about half of the elements are done. If there are few, agents report the last ones all at
+// once: then it kills one when no element was reported for a while.
 func (r *demoRun) reached(
 	ctx context.Context, bar *app.Progress, done int, reported time.Time,
 ) (*demoKill, error) {
@@ -134,7 +134,7 @@ func (k *demoKill) await(ctx context.Context, c *client.Client) (*api.FailoverRe
 	}
 }
 
-// take is what the record tells.
+// take takes over the facts of the record.
 func (k *demoKill) take(record *api.FailoverRecord) {
 	k.Reason, k.Noticed, k.Lost = record.Reason, k.after(record.NoticedAt), record.Tasks
 	if record.CompletedAt != nil {
@@ -144,7 +144,7 @@ func (k *demoKill) take(record *api.FailoverRecord) {
 
 func (k *demoKill) after(t time.Time) demoDelay { return demoDelay(max(0, t.Sub(k.At))) }
 
-// write tells it to a person.
+// write prints it for a person.
 func (k *demoKill) write(w io.Writer, total int) error {
 	if k == nil {
 		_, err := fmt.Fprintln(w,

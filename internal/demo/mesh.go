@@ -64,7 +64,7 @@ steps:
 `
 )
 
-// meshDemo is two providers of models, of which one is down, and what came of the events.
+// meshDemo is two providers of models, one of them down, and the outcome of the events.
 type meshDemo struct {
 	storyline
 	client *client.Client
@@ -167,7 +167,7 @@ func (m *meshDemo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"choices": [{"message": {"content": "{\"severity\": %d}"}, "finish_reason": "stop"}]}`, m.south.Load(), severity)
 }
 
-// run sends two events, one of them twice, and tells what became of them. It returns how many tokens the models took.
+// run sends two events, one of them twice, and reports their outcome. It returns how many tokens the models took.
 func (m *meshDemo) run(ctx context.Context) (tokens int, err error) {
 	first, err := m.send(ctx, "T-1", "The printer burns.")
 	if err != nil {
@@ -203,7 +203,7 @@ func event(ticket, text string) []byte {
 		"data": {"ticket": %q, "text": %q}}`, ticket, ticket, text)
 }
 
-// send sends the event of a ticket, and tells of its run until that has ended or needs a person.
+// send sends the event of a ticket, and reports on its run until that has ended or needs a person.
 func (m *meshDemo) send(ctx context.Context, ticket, text string) (*api.Run, error) {
 	sent, err := m.client.Inbound.Send(ctx, event(ticket, text))
 	if err != nil {
@@ -238,7 +238,7 @@ func (m *meshDemo) send(ctx context.Context, ticket, text string) (*api.Run, err
 	return run, nil
 }
 
-// filed tells that the tool was called, if it was.
+// filed reports the call of the tool, if there was one.
 func (m *meshDemo) filed(ticket string, run *api.Run) {
 	if e := run.Entry("file"); e.Status == api.StepCompleted {
 		m.tell(ticket+": the tool open_ticket is called, at most once", "by an agent that keeps its server open")

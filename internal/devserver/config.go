@@ -125,8 +125,8 @@ func listen(host string, port int) (l net.Listener, err error) {
 	return nil, err
 }
 
-// tuning is the dynamic configuration of the embedded server. docs/DEPLOYMENT.md tells operators of other servers which
-// of it they want too.
+// tuning is the dynamic configuration of the embedded server. docs/DEPLOYMENT.md says which of it operators of other
+// servers want too.
 func tuning() dynamicconfig.StaticClient {
 	settings := []struct {
 		key   dynamicconfig.Key

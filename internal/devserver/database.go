@@ -173,8 +173,8 @@ func keepFromOthers(database string) error {
 // Temporal compiles each SQL statement anew every time, a sixth of its processor time. keepStatements gives its
 // database connections that keep statements compiled.
 
-// keepStatements makes the database handle that all of Temporal's services share use such connections. The plugin has
-// no way to give it another handle, so its field is read; the handle's own field is public.
+// keepStatements replaces the database handle that all of Temporal's services share. The plugin has no way to set
+// another handle, so its field is read; the handle's own field is public.
 func keepStatements(db sqlplugin.AdminDB, dataSource string) error {
 	field := reflect.ValueOf(db).Elem().FieldByName("db")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[*sqlx.DB]() {

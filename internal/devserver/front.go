@@ -29,12 +29,12 @@ const (
 	keylessReads = 64
 )
 
-// front is where clients of a Temporal with a key come in. It asks for the key before it reads more of a request than
+// front is where clients of a Temporal with a key connect. It asks for the key before it reads more of a request than
 // its headers: Temporal's frontend first takes up to 4 MiB of each of any number of requests into memory.
 //
-// A connection without the key carries few requests: whoever lacks it is told so, and the connection is closed. So
-// answers that are not read take no memory. Nor do bodies: it is read no further than a request's headers take, and
-// frames are small, for room is made for a frame once its length was read.
+// A connection without the key carries few requests: the client gets an error, and the connection is closed. So unread
+// answers take no memory. Bodies take none either: only the headers of a request are read. Frames are small, because
+// memory for a frame is reserved once its length was read.
 func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 	temporal := &http.Transport{TLSClientConfig: own, Protocols: new(http.Protocols)}
 	temporal.Protocols.SetHTTP2(true)

@@ -17,9 +17,9 @@ const (
 	listOrder       = "(COALESCE(close_time, '9999-12-31 23:59:59+00:00')) DESC, start_time DESC, run_id"
 )
 
-// indexes are beside those of Temporal that stay. SQLite keeps no statistics here and takes one index for a query:
-// without these it goes through all open workflows, of which there may be thousands of tasks, to find a few clusters.
-// PostgreSQL knows which of Temporal's own indexes is the better one.
+// indexes join those of Temporal that stay. SQLite keeps no statistics here and takes one index for a query: without
+// these it reads all open workflows, often thousands of tasks, to find a few clusters. PostgreSQL knows which of
+// Temporal's own indexes is the better one.
 var indexes = []string{
 	"mainstay_by_type ON " + visibilityTable + " (namespace_id, workflow_type_name, TemporalNamespaceDivision, " +
 		listOrder + ")",

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastWordsLimit bounds what is quoted of a log.
+// lastWordsLimit bounds how much of a log is quoted.
 const lastWordsLimit = 300
 
 // Ends has the agents whose ends need no report. Its zero value is ready.
@@ -72,7 +72,7 @@ func (e *Ends) Retain(handles map[string]bool) {
 	maps.DeleteFunc(e.reported, func(handle string, _ bool) bool { return !handles[handle] })
 }
 
-// Forget frees what is known of a handle that is gone.
+// Forget drops the record of a handle that is gone.
 func (e *Ends) Forget(handle string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

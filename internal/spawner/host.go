@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// hostBeat is how often a request under way tells Temporal that it is.
+	// hostBeat is how often a request under way sends Temporal a heartbeat.
 	hostBeat = 3 * time.Second
-	// announceTries and announceAgain bound telling the clusters that the spawner is there; those that do not hear try
-	// again by themselves.
+	// announceTries and announceAgain bound announcing the spawner to the clusters; a cluster that misses it tries
+	// again by itself.
 	announceTries = 10
 	announceAgain = 2 * time.Second
 	// proveLimit bounds one try to give a cluster the proof of a death, publishLimit all of them, and the event of it.
@@ -70,7 +70,7 @@ type Host struct {
 	ends     []api.SpawnEnd  // newest first
 }
 
-// Start takes requests until Stop, and tells the clusters that wait for a spawner.
+// Start takes requests until Stop, and announces the spawner to the clusters that wait for one.
 func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	if err := api.ValidateID("the spawner's name", o.Name); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 			w.RegisterActivityWithOptions(h.describe, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
 			contract.SpawnAgentActivity.Register(w, h.spawn)
 			contract.TerminateAgentActivity.Register(w, contract.NoAnswer(h.terminate))
-		} else { // what is about one agent goes to the spawner that has it
+		} else { // requests about one agent go to the spawner that has it
 			w.RegisterActivityWithOptions(h.find, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
 		}
 		if err := w.Start(); err != nil {
@@ -106,7 +106,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	return h, nil
 }
 
-// Stop takes no more requests. What the spawner runs is not touched. It may be called twice.
+// Stop takes no more requests. The spawner's agents run on. It may be called twice.
 func (h *Host) Stop() {
 	h.cancel()
 	h.tasks.Wait()
@@ -120,7 +120,7 @@ func (h *Host) stopWorkers() {
 	}
 }
 
-// announce tells every cluster that has scaling on: what is blocked is tried at once.
+// announce sends every cluster that has scaling on the news, so that blocked changes are tried at once.
 func (h *Host) announce(ctx context.Context) {
 	h.insist(ctx, "The clusters were not told that the spawner is there", func() error { return h.tellClusters(ctx) })
 }
@@ -156,7 +156,7 @@ func (h *Host) tellClusters(ctx context.Context) error {
 	return nil
 }
 
-// ended keeps how an agent ended, and tells its cluster, which it does not wait for: many may end at a time.
+// ended keeps how an agent ended, and reports it to its cluster in the background: many may end at a time.
 func (h *Host) ended(ctx context.Context, end api.SpawnEnd) {
 	if end.Notice {
 		h.tasks.Go(func() {
@@ -223,7 +223,7 @@ func (h *Host) publish(ctx context.Context, end *api.SpawnEnd) {
 	}
 }
 
-// drain takes an agent out of service before its platform ends it. What it has not finished then runs again elsewhere.
+// drain takes an agent out of service before its platform ends it. Its unfinished work then runs again elsewhere.
 func (h *Host) drain(ctx context.Context, end *api.SpawnEnd) error {
 	in := contract.DrainInput{ID: contract.DrainID(end.Cluster, scaling.NoticeDrainName(end.AgentID)),
 		Cluster: end.Cluster, Agents: []string{end.AgentID},
@@ -319,7 +319,7 @@ func (h *Host) terminate(ctx context.Context, in contract.TerminateInput) error 
 	return h.o.Spawner.Terminate(ctx, in.ID, in.Graceful)
 }
 
-// beating tells Temporal that an activity is under way until the returned function is called.
+// beating sends Temporal heartbeats for an activity until the returned function is called.
 func beating(ctx context.Context) (stop func()) {
 	beats, cancel := context.WithCancel(ctx)
 	go func() {

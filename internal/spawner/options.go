@@ -24,7 +24,7 @@ type Options struct {
 	Name string
 	// HubURLs are handed to the agents.
 	HubURLs []string
-	// Image is that of agents whose cluster names none, on platforms with images; empty: such agents are refused.
+	// Image is the image of agents whose cluster names none, on platforms with images; empty: they are refused.
 	Image string
 	// Command is the command line of an agent, program first; an empty program is the image's entrypoint. nil, or no
 	// command: what the image runs. The agent finds its settings in its environment too.
@@ -37,7 +37,7 @@ type Options struct {
 	Slots int
 	// StopGrace is how long an agent has between being asked to stop and being killed. 0 means DefaultStopGrace.
 	StopGrace time.Duration
-	// Keep is how long what is left of an ended agent stays, with its log. 0 means 3 minutes.
+	// Keep is how long the remains of an ended agent stay, with its log. 0 means 3 minutes.
 	Keep   time.Duration
 	Logger *zap.Logger // nil: nothing is logged
 }

@@ -167,7 +167,7 @@ func (p *Process) noteEnd(r *running, how string) {
 	close(r.ended)
 }
 
-// tellEnd tells of an end, once nothing runs any more that the agent started, or it has taken too long.
+// tellEnd reports an end, once nothing that the agent started still runs, or waiting for that has taken too long.
 func (p *Process) tellEnd(end api.SpawnEnd) {
 	for until := time.Now().Add(leftLimit); ; time.Sleep(leftLook) {
 		if end.Gone = !anyCarries(end.AgentID); end.Gone || time.Now().After(until) {
@@ -204,7 +204,7 @@ func (p *Process) Spawn(ctx context.Context, spec cluster.SpawnSpec) (cluster.Sp
 	}
 }
 
-// startOnce starts a process, unless that id runs or has run. What is intended is written first, so that a process is
+// startOnce starts a process, unless that id runs or has run. It writes its intention first, so that the process is
 // found again even if this one dies before it has written its number.
 func (p *Process) startOnce(spec cluster.SpawnSpec) (*running, error) {
 	p.mu.Lock()

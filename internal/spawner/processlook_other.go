@@ -4,7 +4,7 @@ package spawner
 
 import "syscall"
 
-// alive reports whether a process with the record's number lives; here it cannot be told what it runs.
+// alive reports whether a process with the record's number lives; this system does not say what it runs.
 func (r *record) alive() bool { return r.PID > 0 && syscall.Kill(r.PID, 0) == nil }
 
 func beginning(int) uint64 { return 0 }
@@ -14,5 +14,5 @@ func findProcess(record) int { return 0 }
 
 func machineMemory() int64 { return 0 }
 
-// anyCarries cannot tell here, so no end is a proof of death.
+// anyCarries cannot find out here, so no end is a proof of death.
 func anyCarries(string) bool { return true }

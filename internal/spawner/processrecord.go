@@ -21,7 +21,7 @@ type record struct {
 	Spec      cluster.SpawnSpec `json:"spec"`
 	Command   []string          `json:"command"`
 	PID       int               `json:"pid,omitempty"`   // 0: it is about to be started, or was just now
-	Ticks     uint64            `json:"ticks,omitempty"` // when it began, as the system counts; tells it from a later one of that number
+	Ticks     uint64            `json:"ticks,omitempty"` // start in system ticks; differs when a number is used again
 	StartedAt time.Time         `json:"started_at,omitzero"`
 	Ended     string            `json:"ended,omitempty"` // how; empty: it runs
 	EndedAt   time.Time         `json:"ended_at,omitzero"`

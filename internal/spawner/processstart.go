@@ -56,7 +56,7 @@ func (p *Process) start(rec record) (*running, error) {
 	return r, nil
 }
 
-// Environment is this process's own, but for what is Mainstay's and Temporal's: agents get none of their secrets.
+// Environment is this process's own, without the variables of Mainstay and Temporal: agents get none of their secrets.
 func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "MAINSTAY_") || strings.HasPrefix(entry, "TEMPORAL_")

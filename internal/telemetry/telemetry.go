@@ -1,5 +1,5 @@
-// Package telemetry is what a process tells of itself: the registry of its metrics, those of the Temporal SDK, and its
-// traces. The parts define their own metrics and are handed the registry; nothing here is global but OpenTelemetry's
+// Package telemetry is what a process reports about itself: the registry of its metrics, those of the Temporal SDK, and
+// its traces. The parts define their own metrics and get the registry; nothing here is global but OpenTelemetry's
 // tracer provider, which is off unless the environment asks for it.
 package telemetry
 

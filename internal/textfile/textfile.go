@@ -65,7 +65,7 @@ func ReadWord(path string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// ReadPEM reads a file of certificates or keys. What stands between them may be in any encoding.
+// ReadPEM reads a file of certificates or keys. The text between them may be in any encoding.
 func ReadPEM(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func Unmarked(data []byte) ([]byte, error) {
 	return bytes.TrimPrefix(data, []byte(Mark)), nil
 }
 
-// Check reports what is not UTF-8, as a *NotUTF8Error.
+// Check finds bytes that are not UTF-8, as a *NotUTF8Error.
 func Check[T string | []byte](text T) error {
 	if utf8.ValidString(string(text)) {
 		return nil

@@ -25,7 +25,7 @@ type Problem struct {
 	What   string `json:"what"`             // what is wrong, and what to write instead
 }
 
-// String is file:line:column: field: what, of which it has what is known.
+// String is file:line:column: field: what, without the parts that are not known.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -156,7 +156,7 @@ func (p *Places) Place(field, format string, args ...any) Problem {
 	}
 }
 
-// encodingProblem places what is not UTF-8.
+// encodingProblem is the problem of text that is not UTF-8, with its line.
 func encodingProblem(name string, err error) Problem {
 	if wrong, ok := errors.AsType[*textfile.NotUTF8Error](err); ok {
 		return Problem{File: name, Line: wrong.Line, Column: 1, What: "is not UTF-8: write it as UTF-8"}

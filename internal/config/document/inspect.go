@@ -23,9 +23,9 @@ const (
 	// MaxDepth bounds the nesting of a document, and maxKey its keys in bytes: what YAML allows of them.
 	MaxDepth = 64
 	maxKey   = 1000
-	// maxField bounds the names of fields in bytes; what is deeper has the name of what it is in. Every value has one.
+	// maxField bounds the names of fields in bytes; deeper fields have the name of the one around them.
 	maxField = 256
-	// maxProblems bounds what is reported of one document, and looked for: a hint compares a key with all known ones.
+	// maxProblems bounds the problems of one document, because a hint compares a key with all known ones.
 	maxProblems = 100
 )
 

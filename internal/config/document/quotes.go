@@ -96,7 +96,7 @@ func syntaxError(name string, text []byte, err error) error {
 		}
 	}
 	var found *Problem
-	if !strings.HasSuffix(p.What, "end of stream") { // of which a quote without its end is the cause
+	if !strings.HasSuffix(p.What, "end of stream") { // an unclosed quote is its cause
 		found = unquoted(string(text), err, p.Line)
 	}
 	if found != nil {

@@ -113,7 +113,7 @@ minute and are taken over by the next "mainstay dev" on the same data directory.
 // defaultImage has what commands of a first try need.
 const defaultImage = "debian:stable-slim"
 
-// options puts configuration and flags together. changed tells whether a flag was given.
+// options puts configuration and flags together. changed reports whether a flag was given.
 func (f *flags) options(c *config.Config, changed func(string) bool) (Options, error) {
 	take := func(flag string, into *string, value string) {
 		if changed(flag) {
@@ -191,7 +191,7 @@ func uiAddress(value string) string {
 	return value
 }
 
-// temporalOptions are the embedded Temporal's options but for what is only known when it starts.
+// temporalOptions are the embedded Temporal's options, except those that are only known when it starts.
 func temporalOptions(c *config.Config) (devserver.Options, error) {
 	o := devserver.Options{Durability: devserver.Durability(c.Dev.Durability)}
 	var err error

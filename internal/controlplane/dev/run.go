@@ -188,7 +188,7 @@ func (d *Run) fetchImage(ctx context.Context, a *app.App) error {
 	return nil
 }
 
-// wantContainers has the cluster of `dev` keep so many agents as containers.
+// wantContainers makes the cluster of `dev` keep its agents as containers.
 func (d *Run) wantContainers(ctx context.Context) error {
 	if d.image == "" || d.spawner == nil {
 		return nil
@@ -393,7 +393,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 	say := func(format string, args ...any) {
 		fmt.Fprintf(a.Stderr, "%s  %s\n", app.Clock(a.Now()), fmt.Sprintf(format, args...))
 	}
-	if o.DemoRoot != "" || o.QuietAgents { // the demo tells what happens to its agents itself
+	if o.DemoRoot != "" || o.QuietAgents { // the demo itself reports what happens to its agents
 		say = func(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }
 	}
 	d.agents, err = startSupervisor(ctx, d.launcher, d.IDs, time.After, say)

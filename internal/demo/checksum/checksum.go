@@ -78,7 +78,7 @@ func Handler(root string) (agent.Handler, error) {
 
 var errNotRegular = errors.New("not a regular file")
 
-// permanent tells what trying again does not change. Too many open files, a full memory or a failing disk may pass.
+// permanent reports whether another try cannot help. Too many open files, full memory or a failing disk may pass.
 func permanent(err error) bool {
 	if err == nil {
 		return false

@@ -18,19 +18,19 @@ const (
 	// callLimit bounds one request, and answerLimit the bytes of its answer.
 	callLimit   = 15 * time.Second
 	answerLimit = 32 << 20
-	// quoteLimit bounds what is quoted of a refusal.
+	// quoteLimit bounds how much of a refusal is quoted.
 	quoteLimit = 300
 )
 
-// errNotFound is Coolify's answer about what is not there.
+// errNotFound is Coolify's answer about a missing thing.
 var errNotFound = errors.New("not found")
 
-// application is what is read of one of Coolify's applications.
+// application has the fields that are read of one of Coolify's applications.
 type application struct {
 	UUID        string `json:"uuid"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Status is a word such as running or exited, and after a colon what Coolify knows of its health.
+	// Status is a word such as running or exited, and after a colon the health as Coolify sees it.
 	Status    string    `json:"status"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -86,7 +86,7 @@ func (d *Docker) host(spec *cluster.SpawnSpec, logging string) *container.HostCo
 	if milli > 0 {
 		h.CPUPeriod, h.CPUQuota = cpuPeriod, max(1000, milli*cpuPeriod/1000)
 	}
-	if logging == "json-file" || logging == "local" { // others have no such options
+	if logging == "json-file" || logging == "local" { // others do not have these options
 		h.LogConfig = container.LogConfig{Type: logging, Config: map[string]string{"max-size": "10m", "max-file": "3"}}
 	}
 	// The files' volume can be written although the root cannot. It has a name, so that it is found when the engine

@@ -22,8 +22,8 @@ const lookEvery = time.Second
 // strayAfter is the age at which a volume without a container is removed: the engine makes both in one call.
 const strayAfter = time.Minute
 
-// Watch implements spawner.Watcher. It also removes containers that ended a while ago, and those that were never
-// started because a spawner died. After a restart of the spawner an end may be told again.
+// Watch implements spawner.Watcher. It also removes containers that ended a while ago, and those never started because
+// a spawner died. After a restart of the spawner it may report an end again.
 func (d *Docker) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	d.ended.Store(&ended)
 	spawner.Look(ctx, d.o.Logger, "The Docker engine", lookEvery, func() error { return d.look(ctx) })
@@ -69,7 +69,7 @@ func (d *Docker) look(ctx context.Context) error {
 	return d.removeStrayVolumes(ctx, items)
 }
 
-// removeStrayVolumes removes what an engine left behind that was stopped while it made a container. Such a volume may
+// removeStrayVolumes removes the volumes that an engine left when it was stopped while making a container. They may
 // have no label yet; the engine refuses to remove one that is used.
 func (d *Docker) removeStrayVolumes(ctx context.Context, containers []container.Summary) error {
 	volumes, err := d.engine.VolumeList(ctx, client.VolumeListOptions{

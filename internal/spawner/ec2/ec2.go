@@ -46,7 +46,7 @@ type Options struct {
 	spawner.Options
 	// Region is AWS's; empty: that of the environment or the profile, as the SDK finds them.
 	Region string
-	// LaunchTemplate is the id or name of a template for what is not said here; empty: none. An empty version is the
+	// LaunchTemplate is the id or name of a template for all other settings; empty: none. An empty version is the
 	// template's default.
 	LaunchTemplate, LaunchTemplateVersion string
 	// InstanceType, Subnet, SecurityGroup and Profile are of instances whose cluster or template does not say.

@@ -40,7 +40,7 @@ func (e *EC2) describe(spec *cluster.SpawnSpec, earlier string) (*awsec2.RunInst
 		SubnetId:     given(e.o.Subnet),
 		// A system that shuts itself down, as when its agent ends, is not kept.
 		InstanceInitiatedShutdownBehavior: types.ShutdownBehaviorTerminate,
-		// What runs in containers of the instance does not reach the user data.
+		// Programs in containers of the instance cannot reach the user data.
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired,
 			HttpPutResponseHopLimit: aws.Int32(1)},
 	}

@@ -58,7 +58,7 @@ func (k *Kubernetes) look(ctx context.Context) error {
 	return nil
 }
 
-// see reports the end of a pod, and deletes what is left of an old one.
+// see reports the end of a pod, and deletes the remains of an old one.
 func (k *Kubernetes) see(ctx context.Context, pod *corev1.Pod, gone bool) error {
 	old := pod.CreationTimestamp.UTC()
 	if gone || isOver(pod) {

@@ -52,7 +52,7 @@ const (
 	again = time.Second
 )
 
-// patient sends spans again while the collector cannot be reached. What is sent twice has the same ids.
+// patient sends spans again while the collector cannot be reached. Spans sent twice keep their ids.
 type patient struct{ sdktrace.SpanExporter }
 
 // ExportSpans implements sdktrace.SpanExporter.
@@ -138,7 +138,7 @@ func newExporter(ctx context.Context, getenv func(string) string) (sdktrace.Span
 // On reports whether spans go anywhere.
 func (t *Tracing) On() bool { return t != nil && t.provider != nil }
 
-// Provider makes tracers; while tracing is off, such as record nothing.
+// Provider makes tracers; while tracing is off, they record nothing.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if !t.On() {
 		return noop.NewTracerProvider()
@@ -146,7 +146,7 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop hands on what is left. It may be called twice.
+// Stop sends the remaining spans. It may be called twice.
 func (t *Tracing) Stop(ctx context.Context) error {
 	if !t.On() {
 		return nil
@@ -157,7 +157,7 @@ func (t *Tracing) Stop(ctx context.Context) error {
 // flushLimit bounds Close.
 const flushLimit = 3 * time.Second
 
-// Close hands on what is left, within flushLimit. What cannot be handed on is lost: it must not hold up a stop.
+// Close sends the remaining spans, within flushLimit. The rest is lost: it must not hold up a stop.
 func (t *Tracing) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()
