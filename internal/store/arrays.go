@@ -32,7 +32,7 @@ func (s Arrays) Start(ctx context.Context, id, digest string, in *contract.Array
 	return err
 }
 
-// ofArrayInfo is what Temporal's record of a workflow tells of an array.
+// ofArrayInfo reads an array's entry from Temporal's record of its workflow.
 func ofArrayInfo(info *workflowpb.WorkflowExecutionInfo) api.ArrayEntry {
 	attributes := info.GetSearchAttributes().GetIndexedFields()
 	var terms []string
@@ -105,7 +105,7 @@ func (s Arrays) Complete(ctx context.Context, a *Array) error {
 		var err error
 		if state, err = contract.ArrayQuery.Ask(ctx, s.Client, a.WorkflowID); err != nil {
 			a.Why = "no worker answered for the array; only what Temporal itself knows is shown"
-			return nil // what is known is answered
+			return nil // the answer has what is known
 		}
 	}
 	a.take(&state)
@@ -164,7 +164,7 @@ func (s Tasks) elementSpec(ctx context.Context, t *api.Task, number int) (*api.T
 
 var errNoElement = serviceerror.NewNotFound("the array has no such element, or the bundle has ended")
 
-// Elements are a page of an array's elements, which its workflow tells, also after its end.
+// Elements are a page of an array's elements; its workflow answers, also after its end.
 func (s Arrays) Elements(
 	ctx context.Context, id string, r contract.ElementsRequest,
 ) (page contract.ElementsPage, err error) {
@@ -180,7 +180,7 @@ type ResultsAt struct {
 }
 
 const (
-	// resultBytes bounds what is read of an array's results at a time, but for what one event has.
+	// resultBytes bounds the results of an array that are read at a time; a single event may have more.
 	resultBytes = 2 << 20
 	// ResultsTake is about what reading one page of them takes, in bytes, copies included.
 	ResultsTake = 8 << 20

@@ -113,7 +113,7 @@ func (s Clusters) Names(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// Scaled are the names of the clusters that have scaling on, and of those of which it is not known.
+// Scaled are the names of the clusters that have scaling on, or may have it on.
 func (s Clusters) Scaled(ctx context.Context) ([]string, error) {
 	clusters, err := s.List(ctx)
 	var names []string
@@ -165,7 +165,7 @@ func (s Clusters) AgentLanes(ctx context.Context, cluster string) (contract.Agen
 	return contract.AgentLanesQuery.Ask(ctx, s.Client, contract.ClusterWorkflowID(cluster))
 }
 
-// OpenLane has hubs poll the lane of tasks with such needs for a tenant's task, unless the cluster's view says that
+// OpenLane makes hubs poll the lane of tasks with these needs for a tenant's task, unless the cluster's view says that
 // they do.
 func (s Clusters) OpenLane(
 	ctx context.Context, view *contract.ClusterView, needs api.LaneNeeds, tenant string,

@@ -93,10 +93,10 @@ func (s Tasks) firstDelivery(ctx context.Context, t *api.Task, key string) (*api
 	return nil, nil
 }
 
-// maxMoments bounds a task's history as it is told. The submission always belongs to it.
+// maxMoments bounds the task's history in an answer. The submission is always in it.
 const maxMoments = 500
 
-// What a person asked for.
+// The requests of people.
 const (
 	momentRetried  = "retried"
 	momentReviewed = "reviewed"

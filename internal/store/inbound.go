@@ -17,14 +17,14 @@ func (s Store) Inbound() Records[api.InboundEvent] {
 	return Records[api.InboundEvent]{Store: s, Query: contract.InboundQuery, Partial: partialInbound}
 }
 
-// InboundEntries are the events as lists show them: without the data of a replay, of which a page may have 50 MiB.
+// InboundEntries are the events as lists show them: without the data of a replay, which may be 50 MiB in a page.
 func (s Store) InboundEntries() Records[api.InboundEvent] {
 	r := s.Inbound()
 	r.Locate = func(e *api.InboundEvent, _ *commonpb.WorkflowExecution) { e.Corrected = nil }
 	return r
 }
 
-// partialInbound is what Temporal's record of a workflow tells of an event.
+// partialInbound reads an event from Temporal's record of its workflow.
 func partialInbound(k Known) (api.InboundEvent, bool) {
 	id, ok := contract.InboundOfWorkflowID(k.WorkflowID)
 	i := api.InboundEvent{ID: id, Why: k.Why, ReceivedAt: k.StartedAt, EndedAt: k.ClosedAt, Tenant: k.Tenant,

@@ -22,19 +22,19 @@ import (
 // everyAgent is the query of the live registry for all agents.
 const everyAgent = "WorkerIdentity STARTS_WITH 'agent/'"
 
-// Live has what hubs publish of their agents in Temporal's registry of workers. It is a read model: what is missing is
-// not known, which says nothing about the agent.
+// Live has what hubs publish of their agents in Temporal's registry of workers. It is a read model: a missing agent is
+// unknown, and nothing follows from that.
 type Live map[agentProcess]*workerpb.WorkerHeartbeat
 
 // agentProcess names one process of an agent.
 type agentProcess struct{ agent, instance string }
 
-// Live reads what is published of all agents. What was read before an error is answered with it.
+// Live reads what hubs publish of all agents. With an error, it returns what it had read before.
 func (s Store) Live(ctx context.Context) (Live, error) {
 	return s.liveWhere(ctx, everyAgent)
 }
 
-// LiveAgent reads what is published of one agent id.
+// LiveAgent reads what hubs publish of one agent id.
 func (s Store) LiveAgent(ctx context.Context, agent string) (Live, error) {
 	return s.liveWhere(ctx, "WorkerIdentity STARTS_WITH '"+contract.AgentIdentityPrefix(agent)+"'")
 }
@@ -52,7 +52,7 @@ func (s Store) liveWhere(ctx context.Context, query string) (Live, error) {
 	return live, nil
 }
 
-// RunningIn is how many tasks each agent of a cluster runs now, for those of which it is known.
+// RunningIn is how many tasks each agent of a cluster runs now. Agents with unknown load are left out.
 func (s Store) RunningIn(ctx context.Context, cluster string) (map[string]int, error) {
 	counts := map[string]int{}
 	for heartbeat, err := range s.heartbeats(ctx, "TaskQueue = '"+contract.ClusterLane(cluster)+"'") {
@@ -119,7 +119,7 @@ func (s Store) OnlineIn(ctx context.Context, agent string) (map[string][]string,
 	}
 }
 
-// Of is what is published of a member's present process; nil: nothing.
+// Of is what hubs publish of a member's present process; nil: nothing.
 func (l Live) Of(m *cluster.Member) *workerpb.WorkerHeartbeat {
 	return l[agentProcess{m.AgentID, m.Instance}]
 }
@@ -138,7 +138,7 @@ var liveReasons = map[api.AgentStatus]string{
 	api.AgentStopping: "it finishes what it has, and then leaves",
 }
 
-// Running is how many tasks each member runs now, for those of which it is known.
+// Running is how many tasks each member runs now. Members with unknown load are left out.
 func (l Live) Running(c *cluster.Cluster) map[string]int {
 	counts := make(map[string]int, len(l))
 	for _, a := range l.Activities(c) {
@@ -147,7 +147,7 @@ func (l Live) Running(c *cluster.Cluster) map[string]int {
 	return counts
 }
 
-// Activities is what the members do now, for those of which it is known.
+// Activities is what the members do now. Members of which that is unknown are left out.
 func (l Live) Activities(c *cluster.Cluster) []scaling.AgentActivity {
 	var list []scaling.AgentActivity
 	for i := range c.Members {
@@ -165,7 +165,7 @@ func (l Live) Activities(c *cluster.Cluster) []scaling.AgentActivity {
 	return list
 }
 
-// workedAt is when an agent last had work; zero when its hub does not tell.
+// workedAt is when an agent last had work; zero when its hub does not publish it.
 func workedAt(h *workerpb.WorkerHeartbeat) time.Time {
 	if t := h.GetActivityPollerInfo().GetLastSuccessfulPollTime(); t != nil {
 		return t.AsTime()
@@ -173,7 +173,7 @@ func workedAt(h *workerpb.WorkerHeartbeat) time.Time {
 	return time.Time{}
 }
 
-// Facts are what is published of the members' present processes, by agent id.
+// Facts are what hubs publish of the members' present processes, by agent id.
 func (l Live) Facts(c *cluster.Cluster) map[string]healing.LiveAgent {
 	var facts map[string]healing.LiveAgent
 	for i := range c.Members {

@@ -18,7 +18,7 @@ import (
 // after a thousand old tasks ended at once, a task may come later than its submission would have it.
 const newestLooks = 20
 
-// place is where a page ended: at tasks submitted at a time, of which the page had some.
+// place is where a page ended: at a time of submission, with the tasks of that time that the page had.
 type place struct {
 	At   time.Time `json:"at"`
 	Seen []string  `json:"seen"`

@@ -35,9 +35,8 @@ type membership struct {
 
 type pin struct{ cluster, agent string }
 
-// Admit refuses work for one more agent that its cluster does not know, when the tenant has had such work made for many
-// of late, or for a time to come. While the cluster does not answer, those are known who were before. The error is
-// Refused.
+// Admit refuses work for an agent that its cluster does not know, if the tenant has lately had work made, or scheduled,
+// for many unknown agents. While the cluster does not answer, the last known members count. The error is Refused.
 func (p *Pins) Admit(
 	ctx context.Context, spec *api.TaskSpec, view func(context.Context, string) (contract.ClusterView, error),
 ) error {

@@ -48,9 +48,9 @@ func Ask[In, Out any](
 	return answer, err == nil, err
 }
 
-// removeQuestion removes a question from Temporal: a log, above all, is not to be kept there. It is done even if who
-// asked has gone. What fails at first is tried again while the answer goes out; if it fails for long, the question
-// stays until Temporal's retention ends.
+// removeQuestion removes a question from Temporal, because logs above all must not stay there. It does so even if the
+// client has gone. After a failure it tries again while the answer goes out; if it fails for long, the question stays
+// until Temporal's retention ends.
 func (s Store) removeQuestion(ctx context.Context, id, run string) {
 	ctx = context.WithoutCancel(ctx)
 	remove := func(ctx context.Context) bool {

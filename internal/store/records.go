@@ -22,8 +22,8 @@ const recordTimeout = 3 * time.Second
 type Records[T any] struct {
 	Store
 	Query contract.Query[T]
-	// Partial makes a record of what Temporal itself knows. It is used when the record cannot be had. ok is false for a
-	// workflow that keeps no such record.
+	// Partial makes a record of what Temporal itself knows, for use when the record cannot be had. ok is false for a
+	// workflow that keeps none.
 	Partial func(Known) (record T, ok bool)
 	// Locate puts in what only Temporal knows; nil: nothing.
 	Locate func(record *T, run *commonpb.WorkflowExecution)
@@ -143,14 +143,14 @@ func (s Store) End(ctx context.Context, workflowID, runID string) (end End, err 
 	return end, nil
 }
 
-// AwaitEnd returns when a workflow's newest run has ended, or when that cannot be told; now and then it is late.
+// AwaitEnd returns when a workflow's newest run has ended, or when it cannot find out; now and then it is late.
 func (s Store) AwaitEnd(ctx context.Context, workflowID string) {
 	const last = enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT
 	s.Client.GetWorkflowHistory(ctx, workflowID, "", true, last).HasNext()
 }
 
 // Read decodes what the workflow returned, or left in the details of its failure or its cancellation. It reports
-// whether there is such a thing and it can be read.
+// whether there was something to decode.
 func (e End) Read(into any) bool {
 	left := e.event.GetWorkflowExecutionCompletedEventAttributes().GetResult()
 	switch e.event.GetEventType() {

@@ -21,7 +21,7 @@ type Runs struct{ Store }
 // Runs are the namespace's.
 func (s Store) Runs() Runs { return Runs{s} }
 
-// OfRunInfo is what Temporal's record of a workflow tells of a run. Its id is empty if the workflow is none of a run.
+// OfRunInfo reads a run's entry from Temporal's record of a workflow. Its id is empty if the workflow is no run.
 func OfRunInfo(info *workflowpb.WorkflowExecutionInfo) api.RunEntry {
 	id, _ := contract.RunOfWorkflowID(info.GetExecution().GetWorkflowId())
 	attributes := info.GetSearchAttributes().GetIndexedFields()
@@ -114,8 +114,8 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 	return true, nil
 }
 
-// takeDeliveries puts in which of an open run's tasks agents have: the run itself is not told of that. Where it cannot
-// be told, they stay queued.
+// takeDeliveries marks the tasks of an open run that agents have, because the run itself does not learn that. If
+// Temporal does not answer, they stay queued.
 func (s Runs) takeDeliveries(ctx context.Context, run *api.Run) {
 	begun := func(e api.StepEntry) bool { return e.Begun && e.TaskID != "" && !e.Status.Final() }
 	if !slices.ContainsFunc(run.Steps, begun) {

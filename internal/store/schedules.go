@@ -86,7 +86,7 @@ func (s Store) makeLoop(ctx context.Context, l *loop) error {
 		Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(l.every)}}},
 		Action: &schedulepb.ScheduleAction{
 			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: start}},
-		// What was missed while Temporal was away need not be made up for.
+		// Times missed while Temporal was away are not made up for.
 		Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 			CatchupWindow: durationpb.New(l.catchUp)},
 		State: &schedulepb.ScheduleState{Notes: l.notes},

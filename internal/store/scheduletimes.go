@@ -31,9 +31,9 @@ const (
 )
 
 // ScheduleSpec are the times of a valid schedule in Temporal's words, all in UTC. Temporal's own time zones lose or
-// repeat times when clocks change, so it is told the times that a schedule in a time zone has until the end of next
-// year at least; RenewSchedules tells it the rest in time. The comments of the first calendars keep the text for people
-// and for TimesOf.
+// repeat times when clocks change. So a schedule in a time zone gets the list of its times until the end of next year
+// at least; RenewSchedules adds the rest in time. The comments of the first calendars keep the text for people and for
+// TimesOf.
 func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec {
 	plan, spec := schedule.PlanOf(t), &schedulepb.ScheduleSpec{}
 	if t.Cron == "" {
@@ -210,8 +210,8 @@ func ranges(f schedule.CronField, base int) (list []*schedulepb.Range) {
 	return list
 }
 
-// RenewSchedules tells Temporal the times of the schedules by cron anew, where it knows others than they have: when a
-// year has begun, when the time zone has other rules than before, and after an upgrade.
+// RenewSchedules gives Temporal the times of the schedules by cron anew, where they differ from the schedules' own:
+// when a year has begun, when the time zone has other rules than before, and after an upgrade.
 func (s Store) RenewSchedules(ctx context.Context, now time.Time) error {
 	var failed []error
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {

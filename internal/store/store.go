@@ -281,7 +281,7 @@ type Kind int
 // The kinds of errors.
 const (
 	Other       Kind = iota // also no error at all
-	NotFound                // there is no such thing, or a change came after its end
+	NotFound                // it does not exist, or a change came after its end
 	Exists                  // there is one with this id
 	Refused                 // its present state does not allow the change; Refusal says why
 	Outdated                // the change was meant for an older state
@@ -299,10 +299,10 @@ type unsureError struct{ err error }
 func (e *unsureError) Error() string { return e.err.Error() }
 func (e *unsureError) Unwrap() error { return e.err }
 
-// tooManyUpdates is in Temporal's message about that; nothing else tells it from other preconditions.
+// tooManyUpdates is in Temporal's message about that; nothing else distinguishes it from other preconditions.
 const tooManyUpdates = "limit on the total number of distinct updates"
 
-// KindOf is the one place where errors of Temporal are told apart.
+// KindOf is the one place that classifies errors of Temporal.
 func KindOf(err error) Kind {
 	var application *temporal.ApplicationError
 	var precondition *serviceerror.FailedPrecondition

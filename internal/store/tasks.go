@@ -32,9 +32,9 @@ type Tasks struct{ Store }
 // Tasks are the namespace's.
 func (s Store) Tasks() Tasks { return Tasks{s} }
 
-// Task is a task, with what clients do not see of it. What is known of it depends on how it was read: visibility takes
-// every open task that is not marked for queued (OfInfo), a description knows its delivery too (Describe), and the rest
-// is in its workflow (Complete).
+// Task is a task, with fields that clients do not see. How much is known depends on how it was read: visibility takes
+// every open task that is not marked for queued (OfInfo), a description adds its delivery (Describe), and its workflow
+// has the rest (Complete).
 type Task struct {
 	api.Task
 	Safety       api.RetrySafety
@@ -52,7 +52,7 @@ type Delivery struct {
 	Queue    string
 	Priority int32
 	State    enumspb.PendingActivityState
-	Attempt  api.Attempt // who has it, as far as its hub has told
+	Attempt  api.Attempt // who has it, according to its hub
 	Report   contract.AttemptReport
 	Hub      string    // that has it; empty: not known
 	SeenAt   time.Time // its last sign of life; zero before it is started
@@ -61,7 +61,7 @@ type Delivery struct {
 // Started reports whether a hub has the delivery.
 func (d *Delivery) Started() bool { return d.State != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED }
 
-// OfInfo is what Temporal's record of a workflow tells of a task. Its id is empty if the workflow is none of a task.
+// OfInfo reads a task from Temporal's record of a workflow. Its id is empty if the workflow is no task.
 func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 	id, _ := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
 	attributes := info.GetSearchAttributes().GetIndexedFields()
@@ -87,7 +87,7 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 	return t
 }
 
-// readMemo puts in what the memo tells.
+// readMemo fills in the fields from the memo.
 func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
 	contract.Decode(memo[contract.MemoCapabilities], &t.RequiredCapabilities)
@@ -241,8 +241,8 @@ func (s Tasks) DeliveringIn(ctx context.Context, workflowID, workflowRunID strin
 // deliveringAtOnce bounds the workflows that Delivering reads side by side: each may have 8 MiB of checkpoints.
 const deliveringAtOnce = 8
 
-// Delivering are the tasks of a cluster that have a delivery, as DeliveringIn tells of them, as far as keep wants them.
-// It looks at so many workflows at most, the newest first.
+// Delivering are the tasks of a cluster that have a delivery, as DeliveringIn reads them, if keep wants them. It looks
+// at the newest workflows only, up to most.
 func (s Tasks) Delivering(ctx context.Context, cluster string, most int, keep func(*Task) bool) ([]Task, error) {
 	var open []*commonpb.WorkflowExecution
 	for info, err := range s.Workflows(ctx, contract.DeliveringQuery(cluster)) {
@@ -255,7 +255,7 @@ func (s Tasks) Delivering(ctx context.Context, cluster string, most int, keep fu
 	}
 	found := make([][]Task, len(open))
 	parallel.Each(len(open), deliveringAtOnce, func(i int) {
-		// Of what cannot be described nothing is told; as a rule it has ended.
+		// A workflow that cannot be described has ended, as a rule.
 		tasks, _ := s.DeliveringIn(ctx, open[i].GetWorkflowId(), open[i].GetRunId())
 		for t := range tasks {
 			if keep(&tasks[t]) {
@@ -266,8 +266,8 @@ func (s Tasks) Delivering(ctx context.Context, cluster string, most int, keep fu
 	return slices.Concat(found...), ctx.Err()
 }
 
-// TakeDelivery puts in what the pending delivery tells: whether a hub has it, and what it last reported. It reports
-// whether there is one.
+// TakeDelivery fills in the pending delivery: whether a hub has it, and its last report. It reports whether there is
+// one.
 func (t *Task) TakeDelivery() bool {
 	if t.Delivery == nil {
 		return false
@@ -281,7 +281,7 @@ func (t *Task) TakeDelivery() bool {
 	return true
 }
 
-// Refine tells queued, running and retry_wait apart by what a description tells. Other statuses stay.
+// Refine uses a description to distinguish queued, running and retry_wait. Other statuses stay.
 func (t *Task) Refine(now time.Time) {
 	if t.Status == api.TaskQueued && !t.TakeDelivery() && !t.WaitsForStart(now) && t.idle {
 		t.Status = api.TaskRetryWait // it waits for a timer
@@ -297,8 +297,8 @@ func (t *Task) WaitsForStart(now time.Time) bool {
 	return true
 }
 
-// RefineAll describes and refines the tasks of a list that visibility takes for queued. Of those that were delivered
-// before, it asks their workflow for the rest: there are few. What cannot be told stays queued.
+// RefineAll describes and refines the tasks of a list that visibility takes for queued. It asks the workflows of those
+// that were delivered before for the rest: there are few. A task that cannot be read stays queued.
 func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -309,7 +309,7 @@ func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 		if t, err := s.describe(ctx, tasks[i].WorkflowID, tasks[i].RunID); err == nil {
 			t.Refine(time.Now())
 			if t.Status == api.TaskRetryWait || t.Delivery != nil && t.Delivery.Attempt.Number > 1 {
-				_ = s.Complete(ctx, &t) // without it, it has what the description tells
+				_ = s.Complete(ctx, &t) // without it, it has what the description has
 				t.Result, t.Attempts = nil, t.Attempts[max(0, len(t.Attempts)-1):]
 			}
 			tasks[i] = t
@@ -447,7 +447,7 @@ func (s Tasks) StartAgain(ctx context.Context, t *Task, weight float64) error {
 	return err
 }
 
-// HasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
+// HasLabels compares exactly: visibility in SQLite ignores case.
 func (t *Task) HasLabels(labels map[string]string) bool {
 	for name, value := range labels {
 		if own, ok := t.Labels[name]; !ok || own != value {
@@ -457,12 +457,12 @@ func (t *Task) HasLabels(labels map[string]string) bool {
 	return true
 }
 
-// Matches reports whether the task has the filter's labels and cause, which visibility does not tell exactly.
+// Matches reports whether the task has the filter's labels and cause, which visibility does not compare exactly.
 func (t *Task) Matches(f *api.TaskFilter) bool {
 	return t.HasLabels(f.Labels) && (f.Cause == "" || t.DeadLetter != nil && t.DeadLetter.Kind == f.Cause)
 }
 
-// MadeBy reports whether a schedule made the task. What only has the id of a firing's task is not.
+// MadeBy reports whether a schedule made the task. A task that only has the id of a firing's task is not its own.
 func (t *Task) MadeBy(schedule string) bool {
 	tenant, _ := api.CutTenant(schedule)
 	return t.Schedule == schedule && schedule != "" && t.Tenant == tenant
@@ -573,7 +573,7 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 const (
 	// pinnedPage is how many tasks one look reads; each look leaves out the agents that are known.
 	pinnedPage = 1000
-	// pinnedPages bounds the looks of one request: agents whose pinned work is hidden behind so much of others' is left
+	// pinnedPages bounds the looks of one request: agents whose pinned work is hidden behind a lot of others' are left
 	// out.
 	pinnedPages = 5
 )
