@@ -24,8 +24,8 @@ type Server struct {
 	// "Authorization: Bearer".
 	URL      string `json:"url"`
 	TokenEnv string `json:"token_env"`
-	// Tools are those that tasks may call. Idempotent are those of them that may be called again when nobody knows
-	// whether a call has done its work. What a server itself says of its tools is not believed.
+	// Tools are those that tasks may call. Idempotent lists the ones that may be called again when nobody knows whether
+	// a call has done its work. A server's own statements about its tools are ignored.
 	Tools      []string `json:"tools"`
 	Idempotent []string `json:"idempotent"`
 }

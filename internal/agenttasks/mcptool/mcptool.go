@@ -34,7 +34,7 @@ import (
 // Type is the type of tasks that call a tool.
 const Type = api.ToolTask
 
-// keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call. A correction
+// keyName is the field of a call's _meta with the task's id, by which a server recognises a repeated call. A correction
 // is another call: its number follows the id.
 const keyName = "dev.mainstay/idempotency-key"
 

@@ -23,9 +23,9 @@ const (
 	endPatience = 5 * time.Second
 	// explainPatience is how long an error waits for the end of the program that it is about.
 	explainPatience = 2 * time.Second
-	// maxStderr bounds what is kept of the end of a program's standard error, in bytes.
+	// maxStderr bounds how much of the end of a program's standard error is kept, in bytes.
 	maxStderr = 1 << 10
-	// maxSkipped bounds the lines of one program that are logged, and maxSkippedLine what is logged of one, in bytes.
+	// maxSkipped bounds the lines of one program that are logged, and maxSkippedLine each of them, in bytes.
 	maxSkipped     = 20
 	maxSkippedLine = 200
 )
@@ -52,7 +52,7 @@ func (p *program) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What it starts may keep its standard error open.
+	// Its children may keep its standard error open.
 	p.command.Stderr, p.command.WaitDelay = &p.stderr, time.Second
 	if err := p.command.Start(); err != nil {
 		return nil, &startError{err}
@@ -116,8 +116,8 @@ func (p *program) explain(err error) error {
 	return fmt.Errorf("%s: %w", text, err)
 }
 
-// messages are the messages among the lines of a program. What else it writes, such as a banner or its log, is logged
-// and skipped.
+// messages are the messages among the lines of a program. Other lines, such as a banner or its log, are logged and
+// skipped.
 type messages struct {
 	lines   *bufio.Scanner
 	log     *slog.Logger
@@ -170,7 +170,7 @@ func (m *messages) skip(text []byte) {
 	m.log.Warn("The server of tools writes what is no message to its standard output; it is skipped", "line", line)
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the text written to it.
 type tail struct {
 	mu   sync.Mutex
 	data []byte

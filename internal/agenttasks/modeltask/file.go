@@ -27,7 +27,7 @@ type Provider struct {
 	KeyEnv string `json:"key_env"`
 	// Models are those that tasks may name. Default: any.
 	Models []string `json:"models"`
-	// Prices are those of models. What a model without one takes costs nothing.
+	// Prices are those of models. A model without one costs nothing.
 	Prices map[string]Price `json:"prices"`
 }
 

@@ -33,7 +33,7 @@ import (
 // Type is the type of tasks that call models.
 const Type = api.ModelTask
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer bounds how much of an answer is read, in bytes.
 const maxAnswer = 4 << 20
 
 // Message is one message of a conversation.
@@ -174,7 +174,7 @@ func (r *Request) correct() {
 	}
 }
 
-// send sends a request once, and returns the body of an answer that is no error. What it returns never holds the key.
+// send sends a request once, and returns the body of an answer that is no error. Its results never hold the key.
 func (m *Models) send(ctx context.Context, p *Provider, name string, body []byte) ([]byte, error) {
 	key, kind := p.key(), kinds[p.Kind]
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(p.URL, "/")+kind.path,
@@ -260,7 +260,7 @@ type answered struct {
 // errorOf says what kind of failure an answer is.
 func errorOf(status int, data []byte) string {
 	var a answered
-	_ = json.Unmarshal(data, &a) // what is no JSON has no code
+	_ = json.Unmarshal(data, &a) // an answer that is not JSON has no code
 	text := strings.ToLower(fmt.Sprint(a.Error.Code, " ", a.Error.Type, " ", a.Error.Message))
 	switch {
 	case status == http.StatusTooManyRequests:

@@ -36,7 +36,7 @@ func newUsage() (u usage, err error) {
 	return u, nil
 }
 
-// powers are n numbers, each so many times the one before.
+// powers are n numbers, each the one before multiplied by times.
 func powers(first, times float64, n int) (list []float64) {
 	for range n {
 		list = append(list, first)

@@ -125,7 +125,7 @@ func printAgents(a *app.App, agents []api.Agent) error {
 	})
 }
 
-// currentTasks names what an agent runs, at most so many.
+// currentTasks names the tasks that an agent runs, the first most of them.
 func currentTasks(g *api.Agent, most int) string {
 	var ids []string
 	for i, held := range g.CurrentTasks {
@@ -196,7 +196,7 @@ func printAgent(a *app.App, g *api.Agent) error {
 
 // usedText is a used part of an agent's machine.
 func usedText(g *api.Agent, percent *float64) string {
-	if percent == nil && g.Running != nil { // its hub tells what it knows
+	if percent == nil && g.Running != nil { // the hub reports the values that it has
 		return "unknown"
 	}
 	return app.Percent(percent)
@@ -327,7 +327,7 @@ func printLoad(a *app.App, g *api.Agent) error {
 	return a.Sayf("Agent %s %s.\n", g.ID, text)
 }
 
-// reductionText tells how an agent's load is reduced; empty: it is not.
+// reductionText says how an agent's load is reduced; empty: it is not.
 func reductionText(a *app.App, g *api.Agent) string {
 	r := g.LoadReduction
 	if r == nil {

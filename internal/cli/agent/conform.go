@@ -65,7 +65,7 @@ until it is stopped are left out where the agent does not handle the type of --l
 	return command
 }
 
-// checkText tells one result.
+// checkText is one result as text.
 func checkText(r *conform.Result) string {
 	text := fmt.Sprintf("%s  %-15s  %s", r.Outcome, r.Check, r.Must)
 	for _, problem := range r.Problems {

@@ -85,7 +85,7 @@ type failoverStep struct {
 	what string
 }
 
-// timeline tells a failover in the order in which it happened. Steps without a time come before the end.
+// timeline lists a failover's steps in the order in which they happened. Steps without a time come before the end.
 func timeline(r *api.FailoverRecord) []failoverStep {
 	steps := []failoverStep{{&r.NoticedAt, "noticed: " + triggerText(r.Trigger)}, {&r.StartedAt, "started"}}
 	var untimed []failoverStep
@@ -148,7 +148,7 @@ func triggerText(trigger api.FailoverTrigger) string {
 	return string(trigger)
 }
 
-// after tells how long after the loss was noticed something was so.
+// after is how long after the loss was noticed something happened.
 func after(r *api.FailoverRecord, at *time.Time) string {
 	if at == nil {
 		return ""

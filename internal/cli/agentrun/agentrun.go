@@ -250,7 +250,7 @@ func Exit(err error) error {
 	return err
 }
 
-// generatedAgentID tells agents of one host apart.
+// generatedAgentID distinguishes agents of one host.
 func generatedAgentID() string {
 	var suffix [3]byte
 	_, _ = rand.Read(suffix[:]) // never fails

@@ -35,7 +35,7 @@ type App struct {
 	AtForce atomic.Pointer[func()]
 }
 
-// CallerVersionEnv tells mainstay-server which version of mainstay has started it.
+// CallerVersionEnv gives mainstay-server the version of the mainstay that started it.
 const CallerVersionEnv = "MAINSTAY_CALLER_VERSION"
 
 // New is the world of this process. version is the program's.

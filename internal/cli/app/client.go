@@ -47,8 +47,8 @@ func (c *Client) Sayf(format string, args ...any) error {
 	return c.Print(func() error { return c.app.Sayf(format, args...) })
 }
 
-// commandPatience is for how long a command repeats what is safe to repeat: a moment without an answer passes unseen,
-// and a control plane that is down is still told within a few seconds.
+// commandPatience is how long a command repeats requests that are safe to repeat. Nobody notices a short interruption,
+// and a control plane that is down is still reported within a few seconds.
 const commandPatience = 2 * time.Second
 
 // Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default.

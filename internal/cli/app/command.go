@@ -75,8 +75,8 @@ const Forever = 365 * 24 * time.Hour
 // awaitPause is the time between two looks of Await.
 const awaitPause = 200 * time.Millisecond
 
-// Await calls look until it reports true or an error, or until wait is over. Without an error, the caller tells by what
-// it has seen last which of the two it was.
+// Await calls look until it reports true or an error, or until wait is over. Without an error, the caller knows from
+// its last look which of the two it was.
 func Await(ctx context.Context, wait time.Duration, look func() (done bool, err error)) error {
 	deadline := time.Now().Add(wait)
 	for {

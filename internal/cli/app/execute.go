@@ -193,7 +193,7 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// goesOn is the interruption of a wait. What was waited for goes on.
+// goesOn is the error of an interrupted wait. The work itself goes on.
 type goesOn struct {
 	error
 	what, wait, cancel string
@@ -211,7 +211,7 @@ func GoesOn(err error, what, wait, cancel string) error {
 	return &goesOn{err, what, wait, cancel}
 }
 
-// message is what a person is told of an error.
+// message is the text of an error for people.
 func message(err error) string {
 	if on, ok := errors.AsType[*goesOn](err); ok {
 		return fmt.Sprintf("interrupted; %s goes on\n  Wait for it:  %s\n  Cancel it:    %s", on.what, on.wait, on.cancel)

@@ -157,7 +157,7 @@ func PairsFlag(flags *pflag.FlagSet, pairs *map[string]string, name, short, usag
 	}}, name, short, usage)
 }
 
-// maxPayloadFile bounds what is read of a payload: one that is too large, with a byte order mark.
+// maxPayloadFile bounds how much of a payload is read: enough to see that it is too large, with a byte order mark.
 const maxPayloadFile = api.MaxPayloadBytes + int64(len(textfile.Mark)) + 1
 
 // ReadJSON reads the value of a flag: JSON, @FILE, or - for standard input. Empty is nil.

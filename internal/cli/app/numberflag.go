@@ -63,7 +63,7 @@ func Bounded[T any](flags *pflag.FlagSet, fieldOf map[string]string) {
 	}
 }
 
-// mayBeZero marks flags of which zero is a value.
+// mayBeZero marks flags that may be zero.
 const mayBeZero = "may be zero"
 
 // MayBeZero says that zero is a value of flags, which may not be negative.

@@ -47,7 +47,7 @@ func (t *Table) Row(cells ...string) {
 	_, _ = fmt.Fprintln(t.w, strings.Join(clean, "\t")) // to memory
 }
 
-// Facts prints a line for each value that there is: what is known of one thing.
+// Facts prints a line for each value that exists: the facts about one thing.
 func (a *App) Facts(lines [][2]any) error {
 	t := NewTable(a.Stdout)
 	for _, line := range lines {
@@ -129,8 +129,8 @@ func OneLine(s string) string {
 // lineEnds are what ends a line; a carriage return alone, as of progress bars, is the last.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// Printable is a text for people, which cannot tell a terminal anything: colours and other escape sequences are left
-// out, all ends of lines are those of the system, and other control characters are replaced.
+// Printable makes a text safe for a terminal: it leaves out colours and other escape sequences, gives all ends of lines
+// the system's form, and replaces other control characters.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -170,8 +170,8 @@ func (a *App) Ago(t *time.Time) string {
 	return Roughly(d) + " ago"
 }
 
-// toUnit rounds to well below the unit that roughly shows, so that what is ten minutes from now is in 10m, and not in
-// 9m because a moment has passed.
+// toUnit rounds to well below the unit that roughly shows, so that ten minutes from now shows as 10m, and not as 9m
+// because a moment has passed.
 func toUnit(d time.Duration) time.Duration {
 	switch {
 	case d < 10*time.Second:
@@ -294,7 +294,7 @@ func (p *Progress) draw() {
 		p.Total, p.Unit)
 }
 
-// Tell prints a line between.
+// Tell prints a line between the progress.
 func (p *Progress) Tell(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -309,7 +309,7 @@ func (p *Progress) Tell(line string) {
 // watchEvery is the time between two looks of --watch without a value.
 const watchEvery = 2 * time.Second
 
-// clearScreen moves a terminal's cursor to the top and clears what is below.
+// clearScreen moves a terminal's cursor to the top and clears the screen below.
 const clearScreen = "\x1b[H\x1b[J"
 
 // Watched adds --watch to a command that prints how something stands: it prints it again and again, until Ctrl-C.

@@ -80,12 +80,12 @@ func Do[S, In, T any](
 	return act(r, command, flags, do, func(_ string, thing T) error { return text(r.App, thing) })
 }
 
-// Only is what can be done with a thing of which there is but one.
+// Only adapts an action on a thing that exists only once.
 func Only[S, In, T any](do func(S, context.Context, In) (T, error)) func(S, context.Context, string, In) (T, error) {
 	return func(s S, ctx context.Context, _ string, in In) (T, error) { return do(s, ctx, in) }
 }
 
-// Tell is Do that tells in a line what has become of the thing.
+// Tell is Do that prints one line about the result.
 func Tell[S, In, T any](
 	r *Resource[S], command *cobra.Command, flags func(*cobra.Command, *In),
 	do func(S, context.Context, string, In) (T, error), line func(id string, thing T) string,

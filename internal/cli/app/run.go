@@ -12,10 +12,10 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// shownOutput bounds what is shown of a step's output.
+// shownOutput bounds how much of a step's output is shown.
 const shownOutput = 60
 
-// PrintRun tells a run's story: what it is, its steps in their order, and what a person may do.
+// PrintRun prints a run's story: what it is, its steps in their order, and what a person may do.
 func PrintRun(a *App, run *api.Run) error {
 	started := moment(a, run.StartedAt)
 	switch {

@@ -68,7 +68,7 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 		"expires-in": "expires_in", "max-attempts": "retry.max_attempts"})
 }
 
-// graceOf reads a duration, of which zero is a value.
+// graceOf reads a duration that may be zero.
 func graceOf(grace **api.Duration) func(text string) error {
 	return func(text string) error {
 		read, err := api.ParseDuration(text)
@@ -122,7 +122,7 @@ func (s *Submission) TakePayload(r *api.TaskRequest, stdin io.Reader, args []str
 	return err
 }
 
-// CheckPayload checks the payload of the task that was built. What is wrong in a file is told with its line.
+// CheckPayload checks the payload of the task that was built. A mistake in a file is reported with its line.
 func (s *Submission) CheckPayload(r *api.TaskRequest) error {
 	err := payload.Task(&r.TaskSpec)
 	wrong, found := errors.AsType[*payload.Error](err)

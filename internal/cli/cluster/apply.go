@@ -99,8 +99,8 @@ func applyCluster(ctx context.Context, c *app.Client, config api.ClusterConfig, 
 	return done, err
 }
 
-// settingsOf are a cluster's settings as the API takes them, without its name. What is fixed in a cluster that is not
-// sharded is left out.
+// settingsOf are a cluster's settings as the API takes them, without its name. Settings that are fixed unless the
+// cluster is sharded are left out.
 func settingsOf(config api.ClusterConfig) (map[string]any, error) {
 	text, err := json.Marshal(config)
 	if err != nil {

@@ -73,7 +73,7 @@ func printCluster(a *app.App, k *api.Cluster) error {
 	}...))
 }
 
-// pausedText is what is paused of a cluster, in a list.
+// pausedText says in a list which parts of a cluster are paused.
 func pausedText(a *app.App, k *api.Cluster) string {
 	if k.Paused != nil {
 		return pauseText(a, k.Paused)
@@ -86,7 +86,7 @@ func pausedText(a *app.App, k *api.Cluster) string {
 	return ""
 }
 
-// shardText tells who owns which shards: "16: a-1 owns 0-7; nobody owns 8-15".
+// shardText says who owns which shards: "16: a-1 owns 0-7; nobody owns 8-15".
 func shardText(n int, owners []api.ShardOwner) string {
 	shards := map[string][]int{}
 	for _, s := range owners {

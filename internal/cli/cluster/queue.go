@@ -53,7 +53,7 @@ func busySlots(l *api.Lane) string {
 	return fmt.Sprintf("%d of %d", *l.BusySlots, l.Slots)
 }
 
-// byPriority tells how many wait with each priority, leaving out those where none does.
+// byPriority says how many wait with each priority, leaving out priorities without any.
 func byPriority(levels []api.PriorityBacklog) string {
 	var parts []string
 	for _, p := range levels {

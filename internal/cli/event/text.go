@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// eventText tells an event in a line for people: whom it is about, where, and why.
+// eventText is an event in a line for people: whom it is about, where, and why.
 func eventText(e *api.CloudEvent) string {
 	d := &e.Data
 	var b strings.Builder

@@ -121,7 +121,7 @@ func PrintActions(a *app.App, records []api.HealingRecord) error {
 	})
 }
 
-// printCycle tells what a cycle did that was asked for.
+// printCycle prints the result of a cycle that a person started.
 func printCycle(a *app.App, r *api.HealingCycleRecord) error {
 	if r.CompletedAt == nil {
 		return a.Sayf("The cycle is under way; see the workflow %s.\n", app.OneLine(r.ID))

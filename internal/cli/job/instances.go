@@ -38,7 +38,7 @@ func followInstances(ctx context.Context, a *app.App, s *app.Client, d *api.JobD
 	return err
 }
 
-// judge tells whether all instances of a job are ready, and what needs a person.
+// judge reports whether all instances of a job are ready, and what needs a person.
 func judge(all *api.JobInstances, d *api.JobDefinition) (bool, string) {
 	ready, problem := 0, ""
 	r := all.Deployment

@@ -19,7 +19,7 @@ import (
 	"mainstay.dev/sdk/client"
 )
 
-// definition reads a file and checks it before it is sent: what is wrong is told with file and line.
+// definition reads a file and checks it before it is sent: mistakes are reported with file and line.
 func definition(a *app.App, file string) (d *api.JobDefinition, text []byte, err error) {
 	if text, err = read(a.Stdin, file); err == nil {
 		d, _, err = flow.Read(file, text)

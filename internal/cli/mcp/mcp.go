@@ -59,7 +59,7 @@ MAINSTAY_TOKEN. With --listen many may use it over HTTP: each sends an API token
 				if err := server(api.Client).Run(c.Context(), &sdk.StdioTransport{}); c.Context().Err() == nil {
 					return err
 				}
-				return nil // it was told to stop
+				return nil // it was asked to stop
 			}
 			return serve(c.Context(), a, listen, func(token string) *client.Client { return api.As(token) }, server)
 		},

@@ -226,7 +226,7 @@ func needsText(task *api.Task) string {
 	return strings.Join(append(needs, task.Place.Words()...), ", ")
 }
 
-// batchSize is how many tasks one request takes; maxBatchFile bounds what is read of the standard input, in bytes.
+// batchSize is how many tasks one request takes; maxBatchFile bounds how much of the standard input is read, in bytes.
 const (
 	batchSize    = 1000
 	maxBatchFile = 1 << 30
@@ -295,7 +295,7 @@ func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
 	}
 }
 
-// printBatch tells what became of each task. That some were refused is an error.
+// printBatch prints each task's outcome. It returns an error if some were refused.
 func printBatch(a *app.App, answers []api.BatchItem) error {
 	refused := 0
 	for i := range answers {

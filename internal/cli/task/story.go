@@ -30,12 +30,12 @@ const (
 	shortBytes = 4 << 10
 )
 
-// printTask tells all that is known of a task.
+// printTask prints all facts about a task.
 func printTask(a *app.App, task *api.Task, show extent) error {
 	return errors.Join(printStory(a, task, show), printHistory(a, task.History))
 }
 
-// printStory tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
+// printStory prints a task's story: what it is, what was submitted, its attempts one after the other, and its result.
 func printStory(a *app.App, task *api.Task, show extent) error {
 	if err := summary(a, task); err != nil {
 		return err
@@ -358,7 +358,7 @@ func readable(raw json.RawMessage) string {
 		case `\u0026`:
 			b.WriteByte('&')
 			i += 5
-		default: // another escape, of which a backslash may be the second half
+		default: // another escape; a backslash may be its second half
 			b.WriteString(text[i : i+2])
 			i++
 		}

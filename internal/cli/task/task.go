@@ -67,8 +67,8 @@ func getCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// printCommand gives what a command wrote, as plain text, and says the rest beside it.
-// What the command wrote was streamed before, or is given now.
+// printCommand prints a command's output as plain text, and the rest beside it. Output that was streamed is not printed
+// again.
 func printCommand(a *app.App, task *api.Task, streamed bool) error {
 	var result agent.ExecResult
 	if len(task.Result) > 0 && json.Unmarshal(task.Result, &result) != nil {
@@ -176,7 +176,7 @@ it completed, and 6 when it did not.`,
 	return command
 }
 
-// follow tells of a task that was submitted: at once, or when it has ended.
+// follow reports on a submitted task: at once, or when it has ended.
 func follow(
 	ctx context.Context, a *app.App, c *app.Client, task *api.Task, wait time.Duration, begun time.Time,
 ) (err error) {
