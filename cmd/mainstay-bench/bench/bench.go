@@ -74,7 +74,7 @@ func (b *benchmark) command(a *app.App) *cobra.Command {
 	return b.Command
 }
 
-// refuse says what is wrong with the options.
+// refuse checks the options.
 func (b *benchmark) refuse(flags *pflag.FlagSet) error {
 	if b.only != nil {
 		for _, name := range *b.only {
@@ -106,7 +106,7 @@ type run struct {
 	dir   string    // for data and logs
 }
 
-// runBench says which machine, version and day this is, and measures. What was written stays if that fails.
+// runBench prints machine, version and day, and measures. Output written before a failure stays.
 func runBench(a *app.App, p programs, machine Machine, measure func(*run) error) error {
 	dir, err := os.MkdirTemp("", "mainstay-bench-")
 	if err != nil {

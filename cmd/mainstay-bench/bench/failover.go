@@ -37,10 +37,10 @@ type faultRow struct {
 	Tasks  int    `json:"attempts_in_progress,omitempty"` // during an outage
 	Rerun  int    `json:"run_again"`                      // attempts of these
 	Lost   int    `json:"lost"`                           // of these, did not complete
-	// GivenUp and Suspected count agents, of which nothing is wrong.
+	// GivenUp and Suspected count healthy agents.
 	GivenUp   int `json:"given_up_wrongly,omitempty"`
 	Suspected int `json:"suspected_wrongly,omitempty"`
-	// What follows from times is in milliseconds.
+	// The fields computed from times are in milliseconds.
 	Moved int     `json:"tasks_moved"`
 	P50   float64 `json:"p50_ms,omitempty"`
 	P99   float64 `json:"p99_ms,omitempty"`
@@ -301,7 +301,7 @@ nothing happens to, on a machine that is too busy.`,
 	}
 }
 
-// failover measures every fault of the plan. What was measured before an error stays.
+// failover measures every fault of the plan. With an error, it returns the rows measured before.
 func (r *run) failover(ctx context.Context, p *failoverPlan) (rows []faultRow, err error) {
 	rows = []faultRow{}
 	var i *Installation

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// fewAgents are online before the many come. What they cost is taken off.
+	// fewAgents are online before the many come. Their cost is taken off.
 	fewAgents = 100
 	// fleetDispatches are the tasks whose dispatch is timed, one every fleetDispatchEvery.
 	fleetDispatches, fleetDispatchEvery = 200, 100 * time.Millisecond

@@ -178,7 +178,7 @@ func (i *Installation) useAPI(url string) (err error) {
 	return err
 }
 
-// newClient repeats nothing, for that would hide what is measured.
+// newClient does not repeat requests, for that would hide failures from the measurement.
 func newClient(url, token string) (*client.Client, error) {
 	return client.New(client.Options{URL: url, Token: token, Patience: -1, HTTPClient: newHTTPClient()})
 }
@@ -392,8 +392,8 @@ func (p *Process) end() {
 	<-p.done
 }
 
-// temporalCommand is the embedded Temporal in a process of its own, for benchmarks that measure what is beside it. Its
-// first line of output says where it is.
+// temporalCommand is the embedded Temporal in a process of its own, for benchmarks that measure the processes beside
+// it. Its first line of output has its address.
 func temporalCommand(a *app.App) *cobra.Command {
 	var address, durability, dataDir string
 	var memory, stock bool

@@ -18,12 +18,12 @@ import (
 // workType is the type of tasks that go on for a while and leave a trace in the ledger.
 const workType = "bench-work"
 
-// workPayload tells a handler how long to go on.
+// workPayload says to a handler how long to go on.
 type workPayload struct {
 	Run api.Duration `json:"run"`
 }
 
-// What a ledger tells of.
+// The kinds of a ledger's entries.
 const (
 	ledgerOnline = "online" // the agent has registered
 	ledgerLeads  = "leads"  // it has become the leader
@@ -147,7 +147,8 @@ func (r *ledgerReader) await(
 	})
 }
 
-// running are the tasks in progress by agent, and when they began. Killed attempts stay: forget tells that they ended.
+// running are the tasks in progress by agent, and when they began. Killed attempts stay, unless forget has their
+// process.
 func running(entries []ledgerEntry, forget map[int]bool) map[string]map[string]ledgerEntry {
 	by := map[string]map[string]ledgerEntry{}
 	for _, e := range entries {

@@ -43,7 +43,7 @@ func (i *Installation) newRelay(to string, delay time.Duration) (*relay, error) 
 
 func (r *relay) url() string { return "http://" + r.listener.Addr().String() }
 
-// join opens the other half of a connection, a round trip later, and carries what is sent on both.
+// join opens the other half of a connection, a round trip later, and carries the data of both.
 func (r *relay) join(near net.Conn) {
 	time.Sleep(2 * r.delay)
 	far, err := net.Dial("tcp", r.to)

@@ -36,8 +36,8 @@ func (c CPU) plus(d CPU) CPU { return CPU{c.Server + d.Server, c.All + d.All, c.
 
 func (c CPU) minus(d CPU) CPU { return CPU{c.Server - d.Server, c.All - d.All, c.Busy - d.Busy} }
 
-// others is the share in percent of the used processor time that programs took which have no part in the measurement.
-// With more than a few per cent, throughput tells little.
+// others is the share, in percent of the used processor time, of programs outside the measurement. With more than a few
+// per cent, throughput means little.
 func (c CPU) others() float64 {
 	if c.Busy == 0 {
 		return 0
@@ -58,7 +58,7 @@ func cpuTimes(pids ...int) time.Duration {
 }
 
 // busyTime is how much processor time all programs of this machine have used since it was started, neither idle nor
-// waiting for a disk; 0 when the system does not tell.
+// waiting for a disk; 0 when the system does not say.
 func busyTime() time.Duration {
 	var stat procfs.Stat
 	system, err := procfs.NewDefaultFS()
@@ -184,7 +184,7 @@ type Machine struct {
 	Load    float64 `json:"load_average_1m"` // before the run: other work on the machine
 }
 
-// thisMachine describes the machine and the program that is measured; what the system does not tell stays empty.
+// thisMachine describes the machine and the measured program; facts that the system does not give stay empty.
 func thisMachine(ctx context.Context, program string, now time.Time) (Machine, error) {
 	m := Machine{Cores: runtime.NumCPU(), Date: now.Format(time.DateOnly)}
 	says, err := exec.CommandContext(ctx, program, "version", "-o", "json").Output()

@@ -105,7 +105,7 @@ func perQueued(from, to MemoryState) float64 {
 	return float64(to.Heap-from.Heap) / float64(to.Queued-from.Queued)
 }
 
-// depthWarmup is how many tasks go through before anything counts, so that what is allocated once is there.
+// depthWarmup is how many tasks go through before anything counts, so that one-time allocations are done.
 const depthWarmup = 200
 
 // write prints both sides and their ratio.
@@ -231,8 +231,8 @@ func (s *DepthSide) read(ctx context.Context, r *run, side *filler, when string,
 	return nil
 }
 
-// drain has slots come until all workflows of the side's type have completed, of which there are then total, and
-// returns the time from the slots' coming to the last close and the processor time of all processes that take part.
+// drain adds slots and waits until all workflows of the side's type, total in number, have completed. It returns the
+// time from adding the slots to the last close, and the processor time of all processes that take part.
 func (side *filler) drain(ctx context.Context, total int) (took, used time.Duration, err error) {
 	before := side.used(side.processes()...).All // those that come now have used nothing yet
 	came := time.Now()

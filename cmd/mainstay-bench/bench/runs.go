@@ -106,8 +106,7 @@ type chain interface {
 	workflowID(id string) string
 }
 
-// contender has a side do runs as fast as it can, and then some at a low rate, of which it takes the times between
-// steps.
+// contender has a side do runs as fast as it can, and then some at a low rate, to measure the times between steps.
 func (p *runsPlan) contender(name string, s chain) contender {
 	return contender{name: name, n: p.runs * chainSteps,
 		work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {

@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/sdk/client"
 )
 
-// What another orchestrator, Nomad 2.0.5, needs until an instance of a killed agent begins elsewhere, in milliseconds:
-// measured once with its defaults, on a machine like this.
+// How long another orchestrator, Nomad 2.0.5, takes until an instance of a killed agent begins elsewhere, in
+// milliseconds: measured once with its defaults, on a machine like this.
 const (
 	nomadMedian  = 20_600
 	nomadLongest = 27_600

@@ -201,7 +201,7 @@ func startBareQueue(i *Installation) (bare, error) {
 	return bare{i.sdk, bareQueue, bareWorkflow}, err
 }
 
-// startWorker runs a worker. What its options leave out, workflows or activities, it does not run.
+// startWorker runs a worker, without the workflows or activities that its options leave out.
 func startWorker(c sdkclient.Client, queue string, o sdkworker.Options) (stop func(), err error) {
 	w := sdkworker.New(c, queue, o)
 	if !o.DisableWorkflowWorker {
