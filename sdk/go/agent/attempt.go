@@ -180,7 +180,7 @@ func (at *attempt) awaitCheckpoint() {
 	}
 }
 
-// checkpointLook spaces the looks whether a checkpoint has reached the hub, of which there are checkpointLooks at most.
+// checkpointLook is the pause between looks whether a checkpoint has reached the hub; checkpointLooks bounds them.
 const (
 	checkpointLook  = 20 * time.Millisecond
 	checkpointLooks = 50

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// bundleTime is how long a bundle may run before the agent reports what is done: that bounds what is done again
-	// when the agent is lost. What is left comes back in another bundle.
+	// bundleTime is how long a bundle may run before the agent reports the elements done: that bounds the work done
+	// again when the agent is lost. The rest comes back in another bundle.
 	bundleTime = 2 * time.Second
 )
 

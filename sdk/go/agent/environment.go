@@ -20,9 +20,9 @@ func plain(entry string, names []string) bool {
 		slices.ContainsFunc(plainVariables, func(other string) bool { return strings.EqualFold(name, other) })
 }
 
-// CommandEnvironment is what of this process's environment a submitted command may see: the variables that programs
-// need to run at all, such as PATH, HOME, LANG and TZ, and the named ones. Handlers that start processes should give
-// them no more, because the rest may hold secrets.
+// CommandEnvironment is the part of this process's environment that a submitted command may see: the variables that
+// programs need to run at all, such as PATH, HOME, LANG and TZ, and the named ones. Handlers that start processes
+// should give them no more, because the rest may hold secrets.
 func CommandEnvironment(names ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return !plain(entry, names) })
 }

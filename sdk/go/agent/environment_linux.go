@@ -13,9 +13,8 @@ import (
 
 // HideEnvironment keeps this process's secrets from the commands that it runs, and from other processes of its user.
 // They can then read neither its memory nor, in /proc, the variables that it was started with; except for root, who can
-// still read the memory. Nor do they inherit the files that it was started with. The process itself sees its
-// environment as before. Programs with an agent should call it first in main. What the system does not allow is left
-// undone.
+// still read the memory. They do not inherit the files that it was started with either. The process itself sees its
+// environment as before. Programs with an agent should call it first in main. It skips what the system does not allow.
 func HideEnvironment() {
 	eraseEnvironment()
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -29,19 +29,18 @@ type ExecResult struct {
 	Stderr   string `json:"stderr"`
 }
 
-// ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx
-// ends the command's process groups get SIGTERM, and everything that it has started SIGKILL after 30 s, or what
-// the task says; at once when the lease has run out, after 5 s at most when the agent stops. What the command writes is
-// the attempt's log. The command is a beacon as long as it lives. Whoever may submit tasks can run anything as the
+// ExecHandler runs commands without a shell. A non-zero exit code is a failure with a type like "exit_3". When ctx
+// ends, the command's process groups get SIGTERM. Everything that it has started gets SIGKILL after 30 s, or the time
+// that the task says; at once when the lease has run out, after 5 s at most when the agent stops. The command's output
+// is the attempt's log. The command is a beacon as long as it lives. Whoever may submit tasks can run anything as the
 // agent's user.
 //
-// Of the agent's environment a command inherits what CommandEnvironment gives for the names.
+// A command inherits from the agent's environment what CommandEnvironment gives for the names.
 //
 // On Linux nothing that a command has started outlives its attempt or its agent, background processes included: the
-// handler runs each command below a guard process, which is the calling program started again and has one command after
-// the other. Package proctree stops
-// that program in an init function, before main; init functions of other packages that Go runs earlier run in the
-// guard, too, so they must not do anything but initialise.
+// handler runs each command below a guard process. That is the calling program, started again, and it runs one command
+// after the other. Package proctree stops that program in an init function, before main. Init functions of other
+// packages that Go runs earlier run in the guard, too, so they must not do anything but initialise.
 func ExecHandler(names ...string) Handler {
 	return func(ctx context.Context, task *Task) (any, error) {
 		command, err := payload.ReadExec(task.Payload)

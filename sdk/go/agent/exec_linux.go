@@ -72,7 +72,7 @@ type guarded struct {
 	*guardProcess
 	task     *Task
 	lease    *lease
-	leaseEnd <-chan time.Time     // of the lease that the guard was told last
+	leaseEnd <-chan time.Time     // of the newest lease that the guard knows
 	reports  chan proctree.Report // closed when the guard has ended, or has nothing of the command any more
 	output   chan struct{}        // closed when nobody can write to the command's output any more
 	pipes    *pipes
@@ -112,8 +112,8 @@ func (g *guarded) readReports() {
 	}
 }
 
-// order sends the guard a short message, which is written as a whole or not at all. Errors do not matter: the guard has
-// ended then, or it is stopped and has left so much unread that nothing fits in, and the agent does its work.
+// order sends the guard a short message, which is written as a whole or not at all. Errors do not matter: either the
+// guard has ended, or it is stopped with a full socket, and the agent does its work.
 func (g *guardProcess) order(message []byte) {
 	_ = g.socket.SetWriteDeadline(time.Now().Add(leaseLimit))
 	_, _ = g.socket.Write(message)

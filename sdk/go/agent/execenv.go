@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// facts are variables that tell a command what it works on. What there is not has none.
+// facts are variables that describe a command's work. A missing fact has no variable.
 func (t *Task) facts(ctx context.Context) []string {
 	var env []string
 	set := func(name, value string) {
@@ -140,7 +140,7 @@ func (k *keptCheckpoint) watch() (stop func()) {
 	}
 }
 
-// save saves the file's content if it has changed. What is too long stays unsaved, and the attempt's log says so.
+// save saves the file's content if it has changed. It does not save a file that is too long, and logs that.
 func (k *keptCheckpoint) save() {
 	file, err := os.Open(k.path)
 	if err != nil {
@@ -156,8 +156,8 @@ func (k *keptCheckpoint) save() {
 	}
 }
 
-// checkpointText is a checkpoint as a command reads it, and checkpointValue what is kept of what it writes: an object
-// or a list as such, anything else as text.
+// checkpointText is a checkpoint as a command reads it, and checkpointValue is the checkpoint for what it writes: an
+// object or a list as it is, anything else as text.
 func checkpointText(checkpoint json.RawMessage) string {
 	var text string
 	if json.Unmarshal(checkpoint, &text) == nil {

@@ -27,7 +27,7 @@ type guardProcess struct {
 	socket  *os.File
 	had     int         // bytes of commands
 	idle    *time.Timer // ends it when it has waited for long enough
-	room    [2][]byte   // for what is read of the output of its commands
+	room    [2][]byte   // for reading the output of its commands
 }
 
 // guards are this process's guards without a command.

@@ -39,7 +39,7 @@ func fitResult(stdout, stderr *headTail, limit int) ExecResult {
 	return ExecResult{Stdout: stdout.within(out), Stderr: stderr.within(errs)}
 }
 
-// headTail keeps the beginning and the end of what is written to it.
+// headTail keeps the beginning and the end of the text written to it.
 type headTail struct {
 	limit int
 	head  []byte
@@ -90,7 +90,7 @@ func (b *headTail) kept() (begin, end string) {
 	return string(b.head) + string(b.end()), ""
 }
 
-// size is how many bytes what is kept takes as JSON, with the mark.
+// size is how many bytes the kept text takes as JSON, with the mark.
 func (b *headTail) size() int {
 	begin, end := b.kept()
 	n := jsonSize(begin) + jsonSize(end)
@@ -100,7 +100,7 @@ func (b *headTail) size() int {
 	return n
 }
 
-// within is what is kept as text of at most room bytes of JSON, with a mark where something was left out.
+// within is the kept text in at most room bytes of JSON, with a mark where something was left out.
 func (b *headTail) within(room int) string {
 	if b.size() <= room {
 		begin, end := b.kept()
@@ -139,7 +139,7 @@ func (b *headTail) tail(limit int) string {
 	return strings.TrimSpace(valid(string(all[max(0, len(all)-limit):])))
 }
 
-// valid replaces what is not UTF-8.
+// valid replaces bytes that are not UTF-8.
 func valid(s string) string { return strings.ToValidUTF8(s, "?") }
 
 // jsonSize is how many bytes a text takes within JSON at most, as encoding/json writes it.
@@ -153,7 +153,7 @@ func jsonSize(s string) int {
 	return n
 }
 
-// jsonWidth is how many bytes a character of so many bytes takes within JSON.
+// jsonWidth is how many bytes a character of this width takes within JSON.
 func jsonWidth(r rune, width int) int {
 	switch {
 	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
@@ -161,7 +161,7 @@ func jsonWidth(r rune, width int) int {
 	case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
 		return len(`\u0000`)
 	}
-	return width // 1 of what is not UTF-8, which becomes a question mark
+	return width // width 1: a byte that is not UTF-8, which becomes a question mark
 }
 
 // firstWithin is the beginning of a text that takes at most room bytes within JSON.

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// pipes are the reading ends of a command's stdout and stderr. Two pipes do not tell in which order they were written
-// to, so whoever reads one reads the other too: lines that were there at once are taken in turn.
+// pipes are the reading ends of a command's stdout and stderr. Two pipes do not show in which order they were written
+// to, so reading one reads the other too: lines that were there at once are taken in turn.
 type pipes struct {
 	ends    [2]*os.File
 	writers [2]int // the command's ends, in which it waits when they are full
 	to      [2]io.Writer
 	mu      sync.Mutex
-	read    [2][]byte // room for what is read
+	read    [2][]byte // buffers for reading
 }
 
 // pipeRoom is what a pipe holds.
@@ -50,7 +50,7 @@ func (p *pipes) close() {
 	}
 }
 
-// copyAll copies until nobody can write any more, or the pipes are closed. What was read before counts.
+// copyAll copies until nobody can write any more, or the pipes are closed. Text read before counts.
 func (p *pipes) copyAll() {
 	var copying sync.WaitGroup
 	for i := range p.ends {

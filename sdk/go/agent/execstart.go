@@ -27,8 +27,8 @@ var neverHold = []error{
 	syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL, exec.ErrNotFound, exec.ErrDot,
 }
 
-// whyNot turns the failure to start a command into what a person can act on. Failures that may pass, such as too many
-// processes, stay as they are.
+// whyNot turns the failure to start a command into a cause that a person can act on. Failures that may pass, such as
+// too many processes, stay as they are.
 func whyNot(cmd *exec.Cmd, err error) error {
 	known := errCannotStart{}
 	if errors.As(err, &known) {
@@ -105,7 +105,7 @@ func shellHint(name string) string {
 // unexpanded reports whether a path has what a shell would replace.
 func unexpanded(path string) bool { return strings.HasPrefix(path, "~") || strings.Contains(path, "$") }
 
-// folderProblem is what is wrong with the directory of a command.
+// folderProblem checks the directory of a command.
 func folderProblem(dir string) error {
 	if dir == "" {
 		return nil

@@ -2,5 +2,5 @@
 
 package agent
 
-// listeners cannot be told apart here.
+// listeners cannot be distinguished on this system.
 func (*attempt) listeners(int) (found []listener, known bool) { return nil, false }

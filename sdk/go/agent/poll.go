@@ -21,7 +21,7 @@ const (
 	checkpointBudget = 2 << 20
 	// lastPollLimit bounds the wait until a hub has taken the last poll.
 	lastPollLimit = 2 * time.Second
-	// When a hub answers at once without work, over and over, the agent polls more slowly after a few such answers.
+	// When a hub keeps answering at once without work, the agent polls more slowly after a few of these answers.
 	quickAnswer = 50 * time.Millisecond
 	quickFree   = 3
 	quickLimit  = time.Second

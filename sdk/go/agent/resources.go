@@ -58,7 +58,7 @@ func mebibytes(n uint64) string {
 	return strconv.FormatUint(n>>20, 10) + "Mi"
 }
 
-// parseGPUs reads lines such as "0, NVIDIA H100 80GB HBM3, 81559". A GPU whose memory is not told can be had whole.
+// parseGPUs reads lines such as "0, NVIDIA H100 80GB HBM3, 81559". A GPU of unknown memory is only given out whole.
 func parseGPUs(list string) ([]api.Device, error) {
 	lines := csv.NewReader(strings.NewReader(list))
 	lines.TrimLeadingSpace = true

@@ -24,7 +24,7 @@ const (
 	recentMost = 1024
 )
 
-// attach puts a handler's output of so many bytes at most into a result.
+// attach puts a handler's output into a result; most bounds its bytes.
 func attach(result *protocol.Result, output any, most int) {
 	if output == nil {
 		return

@@ -92,9 +92,9 @@ func (a *Agent) Status() Status {
 }
 
 // HealthHandler serves the agent's status for probes: /health and /readyz answer 200 when it is healthy, else 503;
-// /healthz always 200. Use /healthz for liveness, since a restart of the agent does not bring a hub back. Who the agent
-// is and what it does is told to this machine only. Requests for another host's name are refused, because web pages
-// make such ones.
+// /healthz always 200. Use /healthz for liveness, since a restart of the agent does not bring a hub back. Only this
+// machine learns who the agent is and what it does. Requests for another host's name are refused, because web pages can
+// send them.
 func (a *Agent) HealthHandler() http.Handler {
 	serve := func(always bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

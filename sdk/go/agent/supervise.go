@@ -23,9 +23,9 @@ func (r *run) reportSession(hub int, token string) {
 	}
 }
 
-// ProveDeath tells a hub that the process of a session has ended, with all that it had started, so that nothing waits
-// for its leases. how says how it ended. The options are those of the agent. It tries one hub after the other until one
-// answers or the context ends.
+// ProveDeath reports to a hub that the process of a session has ended, with all that it had started, so that nothing
+// waits for its leases. how describes the end. The options are those of the agent. It tries one hub after the other
+// until one answers or the context ends.
 func ProveDeath(ctx context.Context, o Options, s Session, how string) error {
 	o.HubURLs = s.HubURLs
 	c := newClient(o)

@@ -39,7 +39,7 @@ type Task struct {
 	// Allocation is what the task got of what it asked for with place, or nil. Volumes has the paths of its volumes.
 	Allocation *api.Allocation
 	Volumes    map[string]string
-	// IdempotencyKey is the same for every attempt of the work, for calls of services that know such keys.
+	// IdempotencyKey is the same for every attempt of the work, for calls of services that accept idempotency keys.
 	IdempotencyKey string
 	// TransferredFrom is the lost agent that had the task before, or "".
 	TransferredFrom string

@@ -35,7 +35,7 @@ const goesOn = "…"
 // splitLine cuts what fits into a line from the beginning of a text that is too long for one.
 func splitLine(text string) (line, rest string) {
 	n := api.MaxLogLineBytes - len(goesOn)
-	for i := n; i > n-utf8.UTFMax; i-- { // between two characters; what is not UTF-8 is cut anywhere
+	for i := n; i > n-utf8.UTFMax; i-- { // between two characters; bytes that are not UTF-8 are cut anywhere
 		if utf8.RuneStart(text[i]) {
 			n = i
 			break

@@ -89,8 +89,8 @@ const (
 	ClusterUnknown  ClusterStatus = "unknown"  // no worker answered for the cluster
 )
 
-// Bounds of what agents tell of themselves, in bytes of JSON. A cluster's state must fit into one message of Temporal,
-// with all of its members.
+// Bounds of agents' profiles, in bytes of JSON. A cluster's state must fit into one message of Temporal, with all of
+// its members.
 const (
 	maxMetadataEntries = 64
 	maxMetadata        = 4 << 10
@@ -166,7 +166,8 @@ func sizeOfMap(m map[string]string) int {
 	return n
 }
 
-// JSONSize is how many bytes a text has as JSON, with its quotes and a comma. What may be escaped counts as that.
+// JSONSize is how many bytes a text has as JSON, with its quotes and a comma. Characters that may be escaped count as
+// escaped.
 func JSONSize(s string) int {
 	n := len(s) + 3
 	for i := range len(s) {

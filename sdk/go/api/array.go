@@ -28,7 +28,7 @@ type Array struct {
 	Duplicate  bool          `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 }
 
-// ArrayEntry is an array in a list: what Temporal tells of it without asking the array itself.
+// ArrayEntry is an array in a list: the facts that Temporal has without asking the array itself.
 type ArrayEntry struct {
 	ID        string            `json:"id"`
 	Type      string            `json:"type"`

@@ -38,7 +38,7 @@ type ArrayStatus string
 const (
 	ArrayRunning   ArrayStatus = "running"
 	ArrayPaused    ArrayStatus = "paused"
-	ArrayBlocked   ArrayStatus = "blocked"   // what is left are dead letters and reviews: a person must decide
+	ArrayBlocked   ArrayStatus = "blocked"   // only dead letters and reviews are left: a person must decide
 	ArrayCompleted ArrayStatus = "completed" // all elements completed
 	ArrayPartial   ArrayStatus = "partial"   // some failed, not more than it tolerates
 	ArrayFailed    ArrayStatus = "failed"

@@ -53,7 +53,7 @@ func isOptional(f reflect.StructField) bool {
 // TakesZero reports whether zero is a value.
 func (b Bounds) TakesZero() bool { return b.holds(0) }
 
-// Check checks a value as JSON has it: text, a number, or what is neither. Its error does not repeat it.
+// Check checks a value from JSON: text, a number, or neither. Its error does not repeat it.
 func (b Bounds) Check(value any) error {
 	n, ok := b.read(value)
 	switch {
@@ -159,7 +159,7 @@ func within(at string, v reflect.Value) error {
 	return nil
 }
 
-// fieldName is a field's name where people write it; empty of what is embedded.
+// fieldName is a field's name where people write it; empty for embedded fields.
 func fieldName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
@@ -185,8 +185,9 @@ func numberIn(v reflect.Value) (n float64, given bool) {
 	return n, given || n != 0
 }
 
-// CheckGiven holds JSON text that is to be read into t to the bounds of t's fields: what was written, so that zero is
-// told from what was left out. Text that is no JSON, or of another form, is for its reader to refuse.
+// CheckGiven checks JSON text that is to be read into t against the bounds of t's fields. It looks at the text itself,
+// so that a written zero differs from a field left out. Text that is no JSON, or of another form, is for its reader to
+// refuse.
 func CheckGiven(text json.RawMessage, t reflect.Type) error { return checkGiven("", text, t) }
 
 func checkGiven(at string, text json.RawMessage, t reflect.Type) error {

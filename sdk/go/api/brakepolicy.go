@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// BrakePolicy decides when so many agents have vanished at once that the network is the likelier cause.
+// BrakePolicy decides when the number of agents that vanished at once makes the network the likelier cause.
 type BrakePolicy struct {
-	// Share is the share of the agents that are online or lost, above 0 and up to 1, of which more must be lost. 1
-	// turns the brake off. Default 0.5.
+	// Share is a share of the agents that are online or lost, above 0 and up to 1; more than it must be lost. 1 turns
+	// the brake off. Default 0.5.
 	Share float64 `json:"share,omitempty" exclusiveMinimum:"0" maximum:"1" doc:"Of the agents that are online or lost, more than this share must be lost: they have had work and vanished. 1 turns the brake off. Default 0.5."`
 	// MinLost is the least number of agents that must be lost, so that small clusters fail over as usual. Default 3.
 	MinLost int `json:"min_lost,omitempty" minimum:"1" maximum:"5000" doc:"And at least so many. Default 3."`

@@ -37,7 +37,7 @@ func (s TaskSpec) Digest() (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// JSONDigest is the SHA-256 of JSON in canonical form; of what is no JSON, of its bytes.
+// JSONDigest is the SHA-256 of JSON in canonical form; if data is no JSON, of its bytes.
 func JSONDigest(data json.RawMessage) string {
 	if text, err := canonicalJSON(data); err == nil {
 		data = text

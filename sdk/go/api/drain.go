@@ -75,7 +75,7 @@ type DrainWork struct {
 	Type      string      `json:"type,omitempty"` // empty: unknown, since the hub was restarted
 	Safety    RetrySafety `json:"retry_safety,omitempty"`
 	StartedAt *time.Time  `json:"started_at,omitempty"`
-	// Kind is service, system or sysbatch, of an instance of such a job; otherwise it is empty.
+	// Kind is service, system or sysbatch for an instance of such a job; otherwise it is empty.
 	Kind string `json:"kind,omitempty"`
 	// Ignored: it stays on the agent.
 	Ignored bool `json:"ignored,omitempty"`

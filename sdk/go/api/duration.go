@@ -34,8 +34,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // ErrDuration is the error of every text that is not a duration. It does not repeat the text.
 var ErrDuration = errors.New(`not a duration: write it like "30s", "1m30s" or "7d"`)
 
-// ParseDuration reads Go's form, with days, or a TimeSpan ([-][d.]hh:mm[:ss[.fffffff]]). What is longer than a
-// time.Duration can be is the longest, so that bounds refuse it.
+// ParseDuration reads Go's form, with days, or a TimeSpan ([-][d.]hh:mm[:ss[.fffffff]]). A value that does not fit into
+// a time.Duration becomes the longest one, so that bounds refuse it.
 func ParseDuration(text string) (time.Duration, error) {
 	if !strings.Contains(text, ":") {
 		return parseUnits(text)
@@ -81,7 +81,7 @@ func parseUnits(text string) (time.Duration, error) {
 		return 0, ErrDuration
 	}
 	total := 0.0
-	exact, err := time.ParseDuration(rest) // which has neither days nor what is too long
+	exact, err := time.ParseDuration(rest) // it reads neither days nor values that are too long
 	for err != nil && rest != "" {
 		end := strings.IndexFunc(rest, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 		if end < 0 {

@@ -180,7 +180,7 @@ var EventTypes = []EventMeaning{
 }
 
 // EventAliases are other names by which filters may ask for events: the types without their prefix; with "@" and a type
-// of tasks, only where they tell the end of an attempt that an agent had.
+// of tasks, only where they are the end of an attempt that an agent had.
 var EventAliases = map[string][]string{
 	"AgentExecutionStarted": {"task.running"},
 	"AgentTaskFailed":       {"task.failed", "task.dead_letter", "task.expired", "step.failed", "step.escalated"},

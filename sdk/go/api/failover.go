@@ -56,7 +56,7 @@ type FailoverRecord struct {
 	Reason  string          `json:"reason,omitempty"`
 	Status  FailoverStatus  `json:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed"`
 	Error   string          `json:"error,omitempty"`
-	// Tasks counts those under way, of which Transfers lists at most MaxTransfers.
+	// Tasks counts those under way; Transfers lists at most MaxTransfers of them.
 	Tasks int `json:"tasks,omitempty" doc:"How many tasks were under way. The transfers list at most 500 of them."`
 	// TasksTransferred counts the tasks that another agent has begun or finished.
 	TasksTransferred int         `json:"tasks_transferred" doc:"How many of them another agent has begun or finished. Those that are not listed count as the listed ones do, in proportion."`

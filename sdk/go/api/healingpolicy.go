@@ -137,7 +137,7 @@ const (
 	HealingOff    HealingMode = "off"
 )
 
-// AgentRecovery is what is done about a spawned agent that stays unhealthy.
+// AgentRecovery is the remedy for a spawned agent that stays unhealthy.
 type AgentRecovery string
 
 // The recoveries.
@@ -165,7 +165,7 @@ type HealingPolicy struct {
 	// ReplaceAfter is how long a spawned agent that healing took out of service may stay unhealthy before it is stopped
 	// for good. Default 15 min.
 	ReplaceAfter Duration `json:"replace_after,omitempty" least:"1m" most:"24h" doc:"How long a spawned agent that was taken out of service may stay unhealthy before it is stopped for good, 1m to 24h. Default 15m."`
-	// RecoverBy is what is done about such an agent then. Default replace.
+	// RecoverBy is the remedy for the agent after that. Default replace.
 	RecoverBy AgentRecovery `json:"recover_by,omitempty" enum:"replace,restart,reassign" doc:"What scaling then does about it. replace: it is stopped for good, and another was started at once. restart: it is started anew under its id by its spawner, and replaced if that does not help. reassign: it is stopped for good, and the agents that are left do its work. Default replace."`
 	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
 	// Default 15 min.

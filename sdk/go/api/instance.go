@@ -83,7 +83,7 @@ type TCPCheck struct {
 // OnFailing says what becomes of an instance that counts as failing.
 type OnFailing string
 
-// What becomes of an instance that counts as failing.
+// What happens to an instance that counts as failing.
 const (
 	RestartFailing OnFailing = "restart"
 	KeepFailing    OnFailing = "none"

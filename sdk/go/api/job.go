@@ -16,7 +16,7 @@ type Job struct {
 	RevertsTo  int            `json:"reverts_to,omitempty" doc:"Of GET /jobs/{name}: the version that a revert without a version puts in force. Left out: one must be named."`
 }
 
-// JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
+// JobEntry is a job in a list: the facts that Temporal has without asking the job itself.
 type JobEntry struct {
 	Name        string   `json:"name"`
 	Type        JobType  `json:"type" enum:"batch,service,system,sysbatch"`

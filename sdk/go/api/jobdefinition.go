@@ -135,7 +135,7 @@ func (b *Budget) String() string {
 // Then says what becomes of a run beyond the limit.
 type Then string
 
-// What becomes of a run beyond the limit.
+// What happens to a run beyond the limit.
 const (
 	ThenQueue       Then = "queue"
 	ThenSkip        Then = "skip"
@@ -290,7 +290,7 @@ func (j StepJoin) MarshalJSON() ([]byte, error) {
 	return []byte(`"all"`), nil
 }
 
-// ForEach says for which elements a step runs: those of a list, or so many.
+// ForEach says for which elements a step runs: those of a list, or numbered ones up to a count.
 type ForEach struct {
 	List  string // CEL
 	Count int

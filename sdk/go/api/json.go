@@ -31,7 +31,7 @@ type JSONMark struct {
 	Offset int
 	// Depth is how many objects and arrays are open around it.
 	Depth int
-	// Twice says, of a key, that its object has it already. It is told only where keys are kept.
+	// Twice: the object has this key already. It is set only where keys are kept.
 	Twice bool
 }
 

@@ -32,7 +32,7 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Err.Error() }
 
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// WrongField is a FieldError about a field, with what is wrong in words.
+// WrongField is a FieldError about a field, with the mistake in words.
 func WrongField(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Errorf(format, args...)}
 }

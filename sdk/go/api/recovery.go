@@ -90,7 +90,7 @@ const (
 // Exhaustion says what comes after the last attempt of a policy.
 type Exhaustion string
 
-// What comes after the last attempt of a policy.
+// What follows the last attempt of a policy.
 const (
 	ExhaustedFail  Exhaustion = "fail"
 	ExhaustedDelay Exhaustion = "delay"

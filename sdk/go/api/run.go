@@ -28,7 +28,7 @@ type PlannedStep struct {
 	Optional bool     `json:"optional,omitempty" doc:"The run neither waits for it nor fails with it."`
 }
 
-// RunEntry is a run in a list: what Temporal tells of it without asking the run itself.
+// RunEntry is a run in a list: the facts that Temporal has without asking the run itself.
 type RunEntry struct {
 	ID         string     `json:"id"`
 	Job        string     `json:"job"`

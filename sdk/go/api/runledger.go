@@ -51,7 +51,7 @@ type StepEntry struct {
 	Array          string       `json:"array,omitempty" doc:"With for_each of more than 100 elements: the id of their array, which tells of them."`
 }
 
-// StepPolicy is what is in force for the attempts of a step, with all defaults.
+// StepPolicy is the policy in force for the attempts of a step, with all defaults.
 type StepPolicy struct {
 	Timeout       Duration     `json:"timeout" doc:"How long one attempt may run."`
 	BeaconTimeout Duration     `json:"beacon_timeout,omitempty" doc:"An attempt that gives no sign of life for so long is ended, and counts as failed."`

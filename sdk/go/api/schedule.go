@@ -48,7 +48,7 @@ type ScheduleCount struct {
 	MissedWindow   int64 `json:"missed_catchup_window" doc:"Left out because they would have been too late."`
 }
 
-// ScheduleEntry is a schedule in a list: what Temporal tells of it without asking the schedule itself.
+// ScheduleEntry is a schedule in a list: the facts that Temporal has without asking the schedule itself.
 type ScheduleEntry struct {
 	Name     string     `json:"name"`
 	Cron     string     `json:"cron,omitempty"`

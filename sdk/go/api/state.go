@@ -80,7 +80,7 @@ type StateLine struct {
 	// Digest is the digest of the value; empty for a removed entry.
 	Digest string `json:"digest,omitempty"`
 	Size   int    `json:"size,omitempty"` // of the value, in bytes
-	// FromOwner says, of a line that agents should have, that the agent whose own entry it is told it. See LinesOf.
+	// FromOwner says, of a line that agents should have, that the owner of the entry reported it. See LinesOf.
 	FromOwner bool `json:"from_owner,omitempty" hidden:"true"`
 }
 

@@ -58,7 +58,7 @@ const (
 	Unmarked RetrySafety = "unmarked"
 )
 
-// Validate refuses what is no safety; "" is the default.
+// Validate refuses unknown values; "" is the default.
 func (s RetrySafety) Validate() error {
 	switch s {
 	case "", Idempotent, Fenced, AtMostOnce, Unmarked:
@@ -151,8 +151,7 @@ func ValidateLabels(labels map[string]string) error {
 	return nil
 }
 
-// ValidateLine checks a short text that people see in lists: at most so many bytes, in one line, without control
-// characters.
+// ValidateLine checks a short text that people see in lists: up to most bytes, in one line, without control characters.
 func ValidateLine(what, text string, most int) error {
 	if len(text) > most {
 		return WrongField(what, "may be at most %d characters", most)

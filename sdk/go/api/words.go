@@ -31,7 +31,7 @@ func Reasons(reasons ...string) string {
 var escape = regexp.MustCompile(
 	`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|\x{9d})[^\x07\x1b\x{9c}\n]*(?:\x07|\x1b\\|\x{9c})|\x1b[ -/]*[0-~]`)
 
-// WithoutEscapes leaves out what tells terminals of colours, of the cursor and the like.
+// WithoutEscapes leaves out the escape sequences that set a terminal's colours, cursor and the like.
 func WithoutEscapes(text string) string {
 	if !strings.ContainsAny(text, "\x1b\u009b\u009d") {
 		return text

@@ -34,7 +34,7 @@ type Options struct {
 	// Patience is how long a request that is safe to repeat is repeated while the control plane is away or busy.
 	// Default 30 s; below 0: nothing is repeated.
 	Patience time.Duration
-	// MaxRetries is how often such a request is repeated at most. Default: as often as its patience allows.
+	// MaxRetries bounds how often such a request is repeated. Default: only its patience bounds that.
 	MaxRetries int
 }
 
@@ -73,7 +73,7 @@ type (
 	Tasks struct{ c *Client }
 	// Bulks are operations on many tasks.
 	Bulks struct{ c *Client }
-	// Agents are agents, and what is done with one.
+	// Agents are agents, and the actions on one.
 	Agents struct{ c *Client }
 	// Failovers are the records of failovers.
 	Failovers struct{ c *Client }
@@ -278,7 +278,7 @@ func (c *Client) open(ctx context.Context, r *request, body []byte) (*http.Respo
 // root begins the paths of the API.
 const root = "/api/v1/agents"
 
-// path joins a path below root; what is between slashes in parts cannot break out.
+// path joins a path below root; slashes within a part are escaped, so a part cannot break out.
 func path(parts ...string) string {
 	for i := range parts {
 		parts[i] = url.PathEscape(parts[i])

@@ -7,7 +7,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// Settings are settings of a cluster as JSON has them: fields of api.ClusterConfig. What is left out is not said.
+// Settings are settings of a cluster in JSON: fields of api.ClusterConfig. Fields left out do not change.
 type Settings map[string]any
 
 // List lists clusters.

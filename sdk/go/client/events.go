@@ -40,7 +40,7 @@ type EventQuery struct {
 	Reached func(bool)
 }
 
-// Events tells what happens in the fleet. When the control plane is away, they go on after what was told once it is
+// Events yields what happens in the fleet. When the control plane is away, they continue after the last one once it is
 // back; an event of type dev.mainstay.gap says where some are missing. An error ends them, at last that of ctx.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[*api.CloudEvent, error] {
 	return func(yield func(*api.CloudEvent, error) bool) {
@@ -97,7 +97,7 @@ func isAway(err error) bool {
 	return errors.As(err, &refused) && refused.Code != "" && refused.Status == http.StatusServiceUnavailable
 }
 
-// reach tells the listener of a change.
+// reach reports a change to the listener.
 func (w *watch) reach(reached bool) {
 	if w.away == reached && w.query.Reached != nil {
 		w.query.Reached(reached)
@@ -105,7 +105,7 @@ func (w *watch) reach(reached bool) {
 	w.away = !reached
 }
 
-// read tells of one stream to its end. It reports whether there was one.
+// read yields the events of one stream to its end. It reports whether it got a stream.
 func (w *watch) read(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -151,7 +151,7 @@ func (w *watch) read(ctx context.Context) (connected bool, err error) {
 	}
 }
 
-// again reports whether an event was told before, and remembers it.
+// again reports whether an event was yielded before, and remembers it.
 func (w *watch) again(id string) bool {
 	if w.seen[id] {
 		return true
@@ -184,8 +184,8 @@ const maxEvent = 1 << 20
 // EventReader reads a stream of server-sent events, for programs that are no browsers.
 type EventReader struct {
 	lines *bufio.Scanner
-	// LastID is the newest id that was read. Sent as Last-Event-ID, it has another stream go on after what this one
-	// told.
+	// LastID is the newest id that was read. Sent as Last-Event-ID, it makes another stream continue after this one's
+	// last event.
 	LastID string
 }
 

@@ -34,7 +34,7 @@ func list[T any](c *Client, path, key string, query url.Values) *List[T] {
 // More reports whether there are items after those that were read. Of a list that was not read it is true.
 func (l *List[T]) More() bool { return l.more }
 
-// Missing are the clusters that did not answer, by the pages that Take has read: what is theirs is not in the list.
+// Missing are the clusters that did not answer, by the pages that Take has read. Their items are not in the list.
 func (l *List[T]) Missing() []string { return l.missing }
 
 // All are the items from where Take left the list, and leaves it there. An error ends them.

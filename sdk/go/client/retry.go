@@ -140,7 +140,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// IsNotFound reports whether the API has answered that there is no such thing.
+// IsNotFound reports whether the API has answered that the thing does not exist.
 func IsNotFound(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code != ""

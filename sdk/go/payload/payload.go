@@ -1,6 +1,6 @@
 // Package payload defines the payloads of the types of tasks that Mainstay runs itself: exec, mcp-tool and model. Each
-// has one definition, which reads it, says what is wrong with it, and is its JSON Schema. Payloads of other types are
-// their handlers' own.
+// has one definition, which reads it, finds its mistakes, and is its JSON Schema. Payloads of other types are their
+// handlers' own.
 package payload
 
 import (
@@ -21,7 +21,7 @@ type Problem struct {
 	What  string // what is wrong, and what to write instead; it does not repeat what was submitted
 }
 
-// Error holds what is wrong with a payload, at least one problem.
+// Error has the mistakes in a payload, at least one.
 type Error struct{ Problems []Problem }
 
 // Error has all problems in one line.
@@ -115,7 +115,7 @@ func Check(taskType, at string, value json.RawMessage) (json.RawMessage, error) 
 	return r.out.Bytes(), nil
 }
 
-// Template checks what is known of a payload before the expressions in it, ${…}, are evaluated. taken are the fields,
+// Template checks the known parts of a payload before the expressions in it, ${…}, are evaluated. taken are the fields,
 // below at, where a number, true or false stands for text.
 func Template(taskType, at string, value json.RawMessage) (taken []string, problems []Problem) {
 	s := shapes[taskType]
@@ -144,7 +144,7 @@ func Task(spec *api.TaskSpec) error {
 	return nil
 }
 
-// Routes says what is wrong with the routes of a task: one that calls a model needs some; empty: nothing.
+// Routes checks the routes of a task: one that calls a model needs some. Its answer is the mistake; empty: none.
 func Routes(taskType string, routes []api.Route, value json.RawMessage) string {
 	var own struct{ Route json.RawMessage }
 	err := json.Unmarshal(value, &own) // of an expression, which may give a route
@@ -212,7 +212,7 @@ func looksLikeJSON(value json.RawMessage) bool {
 
 const (
 	// maxArgument bounds an argument of a command and a variable with its name, in bytes: Linux starts no command with
-	// a longer one, of which the last byte is a zero.
+	// a longer one, and the last byte is a zero.
 	maxArgument = 128<<10 - 1
 	tooLong     = "Linux starts no command with so long an argument or variable: write it to a file, or let the command fetch it"
 	zeroByte    = "has a zero byte, which no command can be given: leave it out"

@@ -24,12 +24,12 @@ type shape struct {
 	text   bool // a text: expressions may be a part of it
 }
 
-// maxProblems bounds what is told of one payload.
+// maxProblems bounds the problems reported for one payload.
 const maxProblems = 20
 
 // reader reads a value by its shape, and writes it as it is meant: with text where only text fits.
 type reader struct {
-	template bool // ${…} stands for what is not known yet
+	template bool // ${…} stands for an unknown value
 	out      bytes.Buffer
 	taken    []string // fields where text was made of a number, true or false
 	problems []Problem
@@ -67,7 +67,7 @@ type textRule struct {
 	noZero, scalar        bool // without zero bytes; a number, true or false is taken as text
 	words                 []string
 	pattern               string
-	empty, tooLong, wrong string // what is told of a text that is too short, too long, or not of the pattern
+	empty, tooLong, wrong string // messages for a text that is too short, too long, or not of the pattern
 }
 
 func text(rule textRule) *shape {
@@ -156,7 +156,7 @@ func didYouMean(word string, names []string) string {
 type listRule struct {
 	first *shape // of the first item, if it is another
 	least int
-	wrong string // what is told of a value that is no list, or too short
+	wrong string // message for a value that is no list, or too short
 }
 
 func list(of *shape, rule listRule) *shape {
@@ -222,7 +222,7 @@ func dictionary(of *shape, rule dictionaryRule) *shape {
 
 // decoded is the text of a value; empty where it is none.
 func decoded(value json.RawMessage) (text string) {
-	_ = json.Unmarshal(value, &text) // what is no text was reported
+	_ = json.Unmarshal(value, &text) // a value that is no text was reported
 	return text
 }
 

@@ -70,9 +70,9 @@ type RunningAttempt struct {
 	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`
 	// Health is what the checks of an instance have found.
 	Health api.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of an instance with a health check: how well it is."`
-	// HealthChanges tells that health has changed and changed back between two polls.
+	// HealthChanges shows that health has changed and changed back between two polls.
 	HealthChanges int64 `json:"health_changes,omitempty" minimum:"0" doc:"How often health has changed since the attempt began. Left out: what happens between two polls is not known."`
-	// HealthTurns tells of single checks, of which health does not tell at once.
+	// HealthTurns shows single checks, which health does not show at once.
 	HealthTurns int64 `json:"health_turns,omitempty" minimum:"0" doc:"How often its checks began to fail or to pass again since they first passed; odd while they fail. Left out: they pass while health is passing."`
 	// PortInUse belongs to Poll.Returned: a port of the assignment's allocation that cannot be listened on.
 	PortInUse int `json:"port_in_use,omitempty" minimum:"1" maximum:"65535" doc:"Under returned: a port of the allocation that the agent cannot listen on. The hub gives the task another, and this one to nobody for a while."`
@@ -80,7 +80,7 @@ type RunningAttempt struct {
 	State RunningState `json:"state,omitempty" enum:"ending,stuck" doc:"Absent: it runs. ending: it was told to stop. stuck: it was told to stop and does not; its slot stays in use."`
 }
 
-// RunningState is how it stands with an attempt's handler that was told to stop.
+// RunningState is the state of an attempt's handler that was asked to stop.
 type RunningState string
 
 // The states of an attempt that an agent has. It runs while there is none.
@@ -89,7 +89,7 @@ const (
 	RunningStuck  RunningState = "stuck"
 )
 
-// Metrics is what the agent says of its own process and host, 0 to 100. What is left out is unknown.
+// Metrics is the agent's report on its own process and host, 0 to 100. Absent values are unknown.
 type Metrics struct {
 	CPUPercent    *float64 `json:"cpu_percent,omitempty"`
 	MemoryPercent *float64 `json:"memory_percent,omitempty"`
@@ -113,7 +113,7 @@ type Counters struct {
 
 // Poll asks for work and is the heartbeat. An agent always has exactly one open.
 type Poll struct {
-	// Sequence grows by one with each poll of a session, so the hub can tell a late duplicate from the newest.
+	// Sequence grows by one with each poll of a session, so the hub can distinguish a late duplicate from the newest.
 	Sequence int64 `json:"sequence"`
 	// Answered is the sequence of the newest poll whose answer the agent has read; 0: of none yet. A hub repeats the
 	// commands of an answer that was not read. Absent: each poll shows that the answer before it was read.
@@ -121,7 +121,7 @@ type Poll struct {
 	Running  []RunningAttempt `json:"running,omitempty" maxItems:"10000"`
 	Metrics  Metrics          `json:"metrics,omitzero"`
 	Counters Counters         `json:"counters,omitzero"`
-	// Providers are the outside services that the agent tells about; absent: as before.
+	// Providers are the outside services that the agent reports; absent: as before.
 	Providers api.Providers `json:"providers,omitempty" doc:"Access to outside services, by name; absent: as before."`
 	// Health is the agent's own opinion of itself, 0 (failed) to 1 (healthy); absent means 1.
 	Health *float64 `json:"health,omitempty" minimum:"0" maximum:"1"`
@@ -129,11 +129,11 @@ type Poll struct {
 	HealthNote string `json:"health_note,omitempty" maxLength:"200"`
 	// Stopping says the agent takes nothing new; it finishes what it runs and then says goodbye.
 	Stopping bool `json:"stopping,omitempty"`
-	// State tells of the state that the agent keeps for its cluster; absent: as before, or it keeps none.
+	// State describes the state that the agent keeps for its cluster; absent: as before, or it keeps none.
 	State *api.StateSummary `json:"state,omitempty" doc:"Of the state that it shares with its cluster; absent: as before."`
 	// Returned lists attempts the agent hands back without having begun them.
 	Returned []RunningAttempt `json:"returned,omitempty" maxItems:"10000"`
-	// Lease is the length that the agent counts with: the newest that it was told.
+	// Lease is the length that the agent counts with: the newest that it has read.
 	Lease api.Duration `json:"lease,omitempty" doc:"The lease that the agent counts with, the newest that it read. Absent: that of its registration for good; then no answer has another."`
 }
 
@@ -190,7 +190,7 @@ const (
 	CommandCancel CommandType = "cancel"
 	// CommandDrop stops one attempt whose result no longer counts: report nothing.
 	CommandDrop CommandType = "drop"
-	// CommandRole tells the agent its role in the cluster.
+	// CommandRole gives the agent its role in the cluster.
 	CommandRole CommandType = "role"
 	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones: as
 	// they come for as long as Hold, or once in Every until the hub says that it wants no more.
@@ -231,8 +231,8 @@ type Result struct {
 	ErrorType    string             `json:"error_type,omitempty" maxLength:"128" doc:"What kind of failure it is; a task may list types that must not be tried again."`
 	NonRetryable bool               `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
 	Stuck        bool               `json:"stuck,omitempty" doc:"With timed_out: the handler ignores that it must stop and may still be at work."`
-	// Elements are the results of a bundle, with the outcome completed. What is not listed did not end here, and is
-	// delivered again.
+	// Elements are the results of a bundle, with the outcome completed. Elements that are not listed did not end here,
+	// and are delivered again.
 	Elements  []api.ElementResult `json:"elements,omitempty" maxItems:"100" doc:"Of a bundle, with the outcome completed: how its elements ended. Those left out were not done, and are delivered again."`
 	StartedAt time.Time           `json:"started_at"`
 	EndedAt   time.Time           `json:"ended_at"`
@@ -240,7 +240,7 @@ type Result struct {
 	Log []api.LogLine `json:"log,omitempty" maxItems:"500" doc:"The end of what the attempt wrote, at most 64 KiB of text. It is kept with the task."`
 }
 
-// Outcomes are those of what the result tells of: of the elements of a bundle, or the attempt's own.
+// Outcomes are the outcomes in the result: of the elements of a bundle, or the attempt's own.
 func (r *Result) Outcomes() iter.Seq[api.AttemptOutcome] {
 	return func(yield func(api.AttemptOutcome) bool) {
 		if len(r.Elements) == 0 {
@@ -327,7 +327,7 @@ type LogTaken struct {
 // StatePath takes what an agent answers to CommandState and CommandSync: POST StateReport → StateTaken.
 const StatePath = "/api/v1/agents/{id}/state"
 
-// Commands about the state that the agents of a cluster share. Only an agent that tells of its state in its polls gets
+// Commands about the state that the agents of a cluster share. Only an agent that reports its state in its polls gets
 // them.
 const (
 	// CommandState asks for the state, with StatePath: for the manifest, or for the entries that Refs names.

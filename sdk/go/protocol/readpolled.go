@@ -13,8 +13,8 @@ type ReadPolled struct {
 	Polled
 	// Unreadable are assignments that cannot be read, as the agent hands them back under Poll.Returned.
 	Unreadable []RunningAttempt
-	// Ignored counts what cannot be read and cannot be handed back: commands, and assignments of which not even the
-	// task's id can be read.
+	// Ignored counts items that cannot be read and cannot be handed back: commands, and assignments whose task id
+	// cannot be read either.
 	Ignored int
 }
 

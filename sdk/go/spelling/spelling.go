@@ -12,7 +12,7 @@ func Nearest(word string, names []string) string {
 		return ""
 	}
 	word = plain(word)
-	best, least := "", (1+len(word))/3 // up to so many mistakes
+	best, least := "", (1+len(word))/3 // mistakes allowed
 	for _, name := range names {
 		if len(name) > longest {
 			continue

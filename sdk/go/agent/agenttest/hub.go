@@ -249,7 +249,7 @@ func (h *Hub) WithholdLease(withhold bool) {
 	h.withhold = withhold
 }
 
-// ChangeLease has registrations and answers to polls tell another lease from now on.
+// ChangeLease makes registrations and answers to polls carry another lease from now on.
 func (h *Hub) ChangeLease(lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -168,8 +168,8 @@ func (h *Hub) servePoll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take applies a poll as a hub does. What it lists is accepted. What was delivered and is not listed never arrived, so
-// it is delivered again. It returns how the poll breaks the protocol, or "". The mutex is held.
+// take applies a poll as a hub does. Attempts that it lists are accepted. A delivery that it does not list never
+// arrived, so it is sent again. It returns how the poll breaks the protocol, or "". The mutex is held.
 func (h *Hub) take(poll protocol.Poll) string {
 	listed := map[attemptKey]bool{}
 	for _, running := range poll.Running {

@@ -212,7 +212,7 @@ func (t *trial) registered() protocol.Register {
 	return t.WaitRegistered(1)
 }
 
-// begin gives the agent long work, and returns when it is listed. Agents without such work leave the check out.
+// begin gives the agent long work, and returns when it is listed. For agents without long work it skips the check.
 func (t *trial) begin(id string, change ...func(*protocol.Assignment)) {
 	types := t.registered().TaskTypes
 	if len(types) > 0 && !slices.Contains(types, t.program.Long.Type) {
@@ -291,7 +291,7 @@ func (t *trial) cancel(id string) {
 	t.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: id, Attempt: 1})
 }
 
-// silent tells of a result that may not come.
+// silent reports a result that must not come.
 func (t *trial) silent(id, when string) {
 	for _, r := range t.Results() {
 		if r.TaskID == id {

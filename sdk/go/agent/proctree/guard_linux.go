@@ -20,7 +20,7 @@ func init() {
 type tree struct {
 	agent   *os.File
 	command int // its process id
-	handle  int // by which the kernel tells the command's end; -1: it has ended, or the kernel cannot
+	handle  int // the kernel's handle for the command's end; -1: it has ended, or the kernel has none
 	group   cgroup
 	status  syscall.WaitStatus
 	untold  bool // the command has ended with this status, and the agent does not know

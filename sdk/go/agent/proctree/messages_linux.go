@@ -179,7 +179,7 @@ type order struct {
 	files   []int         // of a start: stdout and stderr
 }
 
-// inbox reads the agent's socket, and keeps the files that come with what is read.
+// inbox reads the agent's socket, and keeps the files that come with the messages.
 type inbox struct {
 	socket int
 	files  []int

@@ -33,7 +33,7 @@ func KillBelow(guard int) (left bool) {
 	})
 }
 
-// Below are a process and its descendants, without some of these and what is below them.
+// Below are a process and its descendants, without some of these and their descendants.
 func Below(pid int, without map[int]bool) []int {
 	below, found := map[int]bool{pid: true}, []int{pid}
 	list := processes()
