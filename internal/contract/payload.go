@@ -141,8 +141,8 @@ func unpack(payload *commonpb.Payload) ([]byte, error) {
 	return z.DecodeAll(payload.GetData(), nil)
 }
 
-// Fits reports whether Temporal takes a message. A workflow that ends or continues with one that it does not take
-// stands still for ever: nobody can ask, change or cancel it.
+// Fits reports whether Temporal accepts a message. A workflow that ends or continues with a message which it refuses
+// stands still for ever: nobody can query, change or cancel it.
 //
 //workflowcheck:ignore
 func Fits(message any) bool {
@@ -161,7 +161,7 @@ func Bytes(message any) int {
 // muchText is how much text of and about its members, in bytes, a state has at least that does not fit into a message.
 const muchText = 768 << 10
 
-// PackShort is the input as a message, without what has to go so that Temporal takes it, and whether that was enough.
+// PackShort is the input as a message that Temporal accepts, as far as dropping parts helps; fits says whether it did.
 // Each packing takes most of a second of a core for thousands of members, so there are two at most.
 //
 //workflowcheck:ignore

@@ -147,8 +147,7 @@ func (r *ledgerReader) await(
 	})
 }
 
-// running are the tasks in progress by agent, and when they began. Killed attempts stay, unless forget has their
-// process.
+// running are the tasks in progress by agent, and when they began. forget lists killed processes, whose tasks ended.
 func running(entries []ledgerEntry, forget map[int]bool) map[string]map[string]ledgerEntry {
 	by := map[string]map[string]ledgerEntry{}
 	for _, e := range entries {

@@ -202,8 +202,8 @@ type goesOn struct {
 // Unwrap returns the interruption.
 func (e *goesOn) Unwrap() error { return e.error }
 
-// GoesOn has the interruption of a wait say that what was waited for goes on, and with which commands to wait again and
-// to cancel it. Other errors stay as they are.
+// GoesOn makes the error of an interrupted wait say that the work goes on, and which commands wait again and cancel it.
+// Other errors stay as they are.
 func GoesOn(err error, what, wait, cancel string) error {
 	if !errors.Is(err, context.Canceled) {
 		return err

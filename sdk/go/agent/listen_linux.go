@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/sdk/agent/proctree"
 )
 
-// listeners finds what listens on a port of this host, and which of it is the instance's own. It is not known where a
-// process of the instance, such as one of another user, does not show its sockets.
+// listeners finds the sockets that listen on a port of this host, and which are the instance's own. known is false when
+// a process of the instance, such as one of another user, does not show its sockets.
 func (at *attempt) listeners(port int) (found []listener, known bool) {
 	sockets, known := map[string]bool{}, true
 	for _, pid := range at.processes() {

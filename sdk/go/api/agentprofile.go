@@ -166,8 +166,7 @@ func sizeOfMap(m map[string]string) int {
 	return n
 }
 
-// JSONSize is how many bytes a text has as JSON, with its quotes and a comma. Characters that may be escaped count as
-// escaped.
+// JSONSize is how many bytes a text takes as JSON, with quotes and a comma. It counts possible escapes as escapes.
 func JSONSize(s string) int {
 	n := len(s) + 3
 	for i := range len(s) {

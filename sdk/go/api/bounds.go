@@ -185,9 +185,8 @@ func numberIn(v reflect.Value) (n float64, given bool) {
 	return n, given || n != 0
 }
 
-// CheckGiven checks JSON text that is to be read into t against the bounds of t's fields. It looks at the text itself,
-// so that a written zero differs from a field left out. Text that is no JSON, or of another form, is for its reader to
-// refuse.
+// CheckGiven checks JSON text that is to be read into t against the bounds of t's fields. In the text, zero differs
+// from a field left out. Text that is no JSON, or of another form, is for its reader to refuse.
 func CheckGiven(text json.RawMessage, t reflect.Type) error { return checkGiven("", text, t) }
 
 func checkGiven(at string, text json.RawMessage, t reflect.Type) error {
