@@ -30,8 +30,7 @@ func TestLaneQueues(t *testing.T) {
 		_, _, ok := contract.LaneOfQueue(other)
 		require.False(t, ok, other)
 	}
-	require.Equal(t, contract.LaneQueue("c", task.CapabilityLane([]string{"b", "a"})),
-		contract.CapabilityLane("c", []string{"a", "b", "a"}))
+	require.Equal(t, task.CapabilityLane([]string{"b", "a"}), task.CapabilityLane([]string{"a", "b", "a"}))
 }
 
 func TestLabelTerms(t *testing.T) {

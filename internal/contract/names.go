@@ -217,11 +217,6 @@ func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
 // ClusterLane holds the work of a cluster that any serving member may do.
 func ClusterLane(cluster string) string { return LaneQueue(cluster, task.DefaultLane) }
 
-// CapabilityLane holds the work of a cluster that needs a set of capabilities. Order and repetition do not matter.
-func CapabilityLane(cluster string, capabilities []string) string {
-	return LaneQueue(cluster, task.CapabilityLane(capabilities))
-}
-
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
 func AgentLane(cluster, agent string) string { return LaneQueue(cluster, task.AgentLane(agent)) }
 

@@ -51,18 +51,6 @@ func ofArrayInfo(info *workflowpb.WorkflowExecutionInfo) api.ArrayEntry {
 	return e
 }
 
-// Page is one page of the arrays that a visibility query finds, and the token of the next.
-func (s Arrays) Page(
-	ctx context.Context, query string, size int, token []byte,
-) (arrays []api.ArrayEntry, next []byte, err error) {
-	infos, next, err := s.Store.Page(ctx, query, size, token)
-	arrays = make([]api.ArrayEntry, len(infos))
-	for i, info := range infos {
-		arrays[i] = ofArrayInfo(info)
-	}
-	return arrays, next, err
-}
-
 // Array is an array as Temporal knows it.
 type Array struct {
 	api.Array

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/sdk/api"
@@ -32,19 +33,27 @@ type entry struct {
 
 // Newest is one page of the tasks that a visibility query finds, newest first, and the token of the next page.
 func (s Tasks) Newest(ctx context.Context, query string, size int, token []byte) ([]Task, []byte, error) {
-	return newest(ctx, s.Page, taskEntry, query, size, token)
+	return newest(ctx, s.Store, OfInfo, taskEntry, query, size, token)
 }
 
 // Newest is one page of the runs that a visibility query finds, newest first, and the token of the next page.
 func (s Runs) Newest(ctx context.Context, query string, size int, token []byte) ([]api.RunEntry, []byte, error) {
-	return newest(ctx, s.Page, func(r *api.RunEntry) entry { return entry{r.ID, r.StartedAt, r.EndedAt} },
-		query, size, token)
+	runEntry := func(r *api.RunEntry) entry { return entry{r.ID, r.StartedAt, r.EndedAt} }
+	return newest(ctx, s.Store, OfRunInfo, runEntry, query, size, token)
 }
 
 // Newest is one page of the arrays that a visibility query finds, newest first, and the token of the next page.
 func (s Arrays) Newest(ctx context.Context, query string, size int, token []byte) ([]api.ArrayEntry, []byte, error) {
-	return newest(ctx, s.Page, func(a *api.ArrayEntry) entry { return entry{a.ID, a.CreatedAt, a.ClosedAt} },
-		query, size, token)
+	arrayEntry := func(a *api.ArrayEntry) entry { return entry{a.ID, a.CreatedAt, a.ClosedAt} }
+	return newest(ctx, s.Store, ofArrayInfo, arrayEntry, query, size, token)
+}
+
+func readAll[T any](infos []*workflowpb.WorkflowExecutionInfo, read func(*workflowpb.WorkflowExecutionInfo) T) []T {
+	all := make([]T, len(infos))
+	for i, info := range infos {
+		all[i] = read(info)
+	}
+	return all
 }
 
 func taskEntry(t *Task) entry { return entry{t.ID, t.CreatedAt, t.ClosedAt} }
@@ -53,7 +62,7 @@ func taskEntry(t *Task) entry { return entry{t.ID, t.CreatedAt, t.ClosedAt} }
 // Visibility itself has open workflows first, and then those that closed last. Each was submitted before it ended, so
 // the search stops at the first that ended before all of the page were submitted.
 func newest[T any](
-	ctx context.Context, read func(context.Context, string, int, []byte) ([]T, []byte, error), of func(*T) entry,
+	ctx context.Context, s Store, read func(*workflowpb.WorkflowExecutionInfo) T, of func(*T) entry,
 	query string, size int, token []byte,
 ) (found []T, next []byte, err error) {
 	var from place
@@ -71,10 +80,11 @@ func newest[T any](
 	}
 	var after []byte
 	for range newestLooks {
-		page, more, err := read(ctx, query, look, after)
+		infos, more, err := s.Page(ctx, query, look, after)
 		if err != nil {
 			return nil, nil, err
 		}
+		page := readAll(infos, read)
 		for i := range page {
 			if id := of(&page[i]).id; !seen[id] {
 				seen[id] = true

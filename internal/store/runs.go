@@ -173,15 +173,3 @@ func (s Store) firstInput(ctx context.Context, workflowID, runID string) (*commo
 	}
 	return nil, nil
 }
-
-// Page is one page of the runs that a visibility query finds, and the token of the next.
-func (s Runs) Page(
-	ctx context.Context, query string, size int, token []byte,
-) (runs []api.RunEntry, next []byte, err error) {
-	infos, next, err := s.Store.Page(ctx, query, size, token)
-	runs = make([]api.RunEntry, len(infos))
-	for i, info := range infos {
-		runs[i] = OfRunInfo(info)
-	}
-	return runs, next, err
-}

@@ -505,11 +505,7 @@ func (t *Task) Running() *api.Attempt {
 // Page is one page of the tasks that a visibility query finds, and the token of the next.
 func (s Tasks) Page(ctx context.Context, query string, size int, token []byte) (tasks []Task, next []byte, err error) {
 	infos, next, err := s.Store.Page(ctx, query, size, token)
-	tasks = make([]Task, len(infos))
-	for i, info := range infos {
-		tasks[i] = OfInfo(info)
-	}
-	return tasks, next, err
+	return readAll(infos, OfInfo), next, err
 }
 
 // maxReruns bounds the reruns that a task names.
