@@ -11,6 +11,7 @@ import (
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
 	"mainstay.dev/mainstay/internal/httpapi"
+	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
@@ -102,13 +103,9 @@ func (j *joiner) send(cluster string) {
 }
 
 // firstJoins is how many of those that wait fit into one update; at least one.
-func firstJoins(waiting []*pendingJoin) (n int) {
-	for bytes := 0; n < min(len(waiting), joinBatch); n++ {
-		if bytes += waiting[n].join.Size(); bytes > joinBytes && n > 0 {
-			break
-		}
-	}
-	return n
+func firstJoins(waiting []*pendingJoin) int {
+	size := func(p **pendingJoin) int { return (*p).join.Size() }
+	return part.Fitting(waiting[:min(len(waiting), joinBatch)], joinBytes, size)
 }
 
 func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResponse, error) {

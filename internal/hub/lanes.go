@@ -12,17 +12,14 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/mainstay/internal/task"
 	"mainstay.dev/sdk/api"
 	"mainstay.dev/sdk/backoff"
 )
 
-const (
-	// pollTimeout is how long a lane poll stays open; the server answers empty shortly before.
-	pollTimeout = 70 * time.Second
-	// pollRetry spaces polls that fail, as when Temporal is away.
-	pollRetry = 500 * time.Millisecond
-)
+// pollRetry spaces polls that fail, as when Temporal is away.
+const pollRetry = 500 * time.Millisecond
 
 // lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it; methods named Locked need
 // it held.
@@ -202,7 +199,7 @@ func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueRespo
 	if h.lease.OutOfTouch(time.Now()) {
 		return nil, errOutOfTouch
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), pollTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), store.PollTimeout)
 	defer cancel()
 	task, err := h.store.PollLane(ctx, l.name, key)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

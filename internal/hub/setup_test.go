@@ -111,7 +111,7 @@ func (f *fakeTemporal) PollActivityTaskQueue(
 	f.polls[lane] = append(f.polls[lane], p)
 	f.polled[lane]++
 	f.mu.Unlock()
-	empty := time.NewTimer(pollTimeout - 10*time.Second) // the server answers empty shortly before the client's timeout
+	empty := time.NewTimer(store.PollTimeout - 10*time.Second) // the server answers empty shortly before the client's timeout
 	defer empty.Stop()
 	defer func() {
 		f.mu.Lock()

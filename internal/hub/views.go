@@ -10,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/internal/cluster"
 	"mainstay.dev/mainstay/internal/contract"
+	"mainstay.dev/mainstay/internal/hub/part"
 	"mainstay.dev/sdk/api"
 )
 
@@ -142,24 +143,22 @@ func (c activities) readInstances(
 			result.Instances = append(result.Instances, found)
 		}
 	}
-	result.Instances, result.More = fitting(result.Instances)
+	slices.SortFunc(result.Instances, func(a, b contract.FoundInstance) int {
+		return strings.Compare(a.TaskID, b.TaskID)
+	})
+	const most = 1 << 20 // Temporal bounds an answer
+	if n := part.Fitting(result.Instances, most, instanceSize); n < len(result.Instances) {
+		result.Instances, result.More = result.Instances[:n], true
+	}
 	return result, nil
 }
 
-// fitting sorts instances and returns as many of the first as fit well into one answer, which Temporal bounds, and
-// whether that is not all.
-func fitting(found []contract.FoundInstance) (first []contract.FoundInstance, more bool) {
-	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
-	slices.SortFunc(found, func(a, b contract.FoundInstance) int { return strings.Compare(a.TaskID, b.TaskID) })
-	size := 0
-	for i := range found {
-		size += names + escaped*len(found[i].Host+found[i].Zone)
-		if found[i].Service != nil {
-			size += escaped * len(strings.Join(found[i].Service.Tags, ""))
-		}
-		if size > most && i > 0 {
-			return found[:i], true
-		}
+// instanceSize counts what agents and tenants write with the most that it may take as JSON.
+func instanceSize(i *contract.FoundInstance) int {
+	const names, escaped = 1 << 10, 6
+	bytes := names + escaped*len(i.Host+i.Zone)
+	if i.Service != nil {
+		bytes += escaped * len(strings.Join(i.Service.Tags, ""))
 	}
-	return found, false
+	return bytes
 }

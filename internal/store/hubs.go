@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	deploymentpb "go.temporal.io/api/deployment/v1"
@@ -51,6 +52,9 @@ func (h Hub) Heartbeat(ctx context.Context, token []byte, details *commonpb.Payl
 		})
 	return answer.GetCancelRequested(), err
 }
+
+// PollTimeout is how long a hub keeps a poll open; the server answers empty shortly before.
+const PollTimeout = 70 * time.Second
 
 // PollLane waits for a task on a lane. key names the poll to ReleasePolls.
 func (h Hub) PollLane(

@@ -13,16 +13,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"mainstay.dev/mainstay/internal/hub/part"
+	"mainstay.dev/mainstay/internal/store"
 	"mainstay.dev/sdk/backoff"
 )
 
-const (
-	// retry is the pause after a failed poll, as where the server has no worker commands. Cancellations then arrive
-	// with the next attempt heartbeat.
-	retry = 5 * time.Second
-	// pollTimeout is how long a poll stays open; the server answers empty shortly before.
-	pollTimeout = 70 * time.Second
-)
+// retry is the pause after a failed poll, as where the server has no worker commands. Cancellations then arrive with
+// the next attempt heartbeat.
+const retry = 5 * time.Second
 
 // Control carries out the server's commands. They push cancellations at once.
 type Control struct {
@@ -55,7 +52,7 @@ func (c *Control) Run(ctx context.Context) {
 // poll takes one command. It ends when the hub stops: the attempt heartbeat of the next hub repeats a command that is
 // lost then.
 func (c *Control) poll(run context.Context) (*workflowservice.PollNexusTaskQueueResponse, error) {
-	ctx, cancel := context.WithTimeout(run, pollTimeout)
+	ctx, cancel := context.WithTimeout(run, store.PollTimeout)
 	defer cancel()
 	task, err := c.hub.PollCommands(ctx)
 	if ctx.Err() != nil && run.Err() == nil {

@@ -113,21 +113,17 @@ func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.R
 	}
 }
 
-// fitting returns as many of the first events as fit well into one answer, which Temporal bounds, and whether there are
-// more. What agents and tenants write counts with the most that it may take as JSON.
-func fitting(events []cluster.Event) (first []cluster.Event, more bool) {
-	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
-	size := 0
-	for i := range events {
-		size += names + escaped*len(events[i].Reason)
-		if p := events[i].Progress; p != nil {
-			size += escaped * (len(p.Step) + len(p.Message))
-		}
-		if size > most && i > 0 {
-			return events[:i], true
-		}
+// answerBytes bounds the events of one answer, which Temporal bounds.
+const answerBytes = 1 << 20
+
+// size counts what agents and tenants write with the most that it may take as JSON.
+func size(e *cluster.Event) int {
+	const names, escaped = 1 << 10, 6
+	bytes := names + escaped*len(e.Reason)
+	if p := e.Progress; p != nil {
+		bytes += escaped * (len(p.Step) + len(p.Message))
 	}
-	return events, false
+	return bytes
 }
 
 func (l *Log) read(in *contract.ReadEventsInput) contract.ReadEventsResult {
@@ -146,9 +142,8 @@ func (l *Log) read(in *contract.ReadEventsInput) contract.ReadEventsResult {
 	default:
 		r.Events, r.Missing = l.events.After(in.After)
 	}
-	r.Events, r.More = fitting(r.Events)
-	if r.More {
-		r.Seq = r.Events[len(r.Events)-1].Seq
+	if n := part.Fitting(r.Events, answerBytes, size); n < len(r.Events) {
+		r.Events, r.More, r.Seq = r.Events[:n], true, r.Events[n-1].Seq
 	}
 	for cluster, hint := range l.changed {
 		if hint > in.Hints {

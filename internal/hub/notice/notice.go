@@ -90,18 +90,13 @@ func (n *Notices) send(cluster string) {
 // fits is how many of the changes go into one signal, which Temporal takes up to 2 MiB.
 func fits(changes []cluster.Transition) int {
 	const most, change, attempt = 1 << 20, 1 << 10, 256 // bytes of JSON, without notes
-	size := 0
-	for i := range changes {
-		c := &changes[i]
-		size += change + attempt*len(c.Attempts) + api.JSONSize(c.Reason)
+	return part.Fitting(changes, most, func(c *cluster.Transition) int {
+		size := change + attempt*len(c.Attempts) + api.JSONSize(c.Reason)
 		if c.Health != nil {
 			size += api.JSONSize(c.Health.Why)
 		}
-		if size > most {
-			return max(i, 1)
-		}
-	}
-	return len(changes)
+		return size
+	})
 }
 
 func (n *Notices) signal(clusterName string, batch []cluster.Transition) error {

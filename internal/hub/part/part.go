@@ -78,3 +78,14 @@ func (s Signal) Send() {
 	default:
 	}
 }
+
+// Fitting is how many of the first items together have most bytes or fewer. One item always fits.
+func Fitting[T any](items []T, most int, size func(*T) int) int {
+	bytes := 0
+	for i := range items {
+		if bytes += size(&items[i]); bytes > most && i > 0 {
+			return i
+		}
+	}
+	return len(items)
+}
