@@ -323,7 +323,7 @@ func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
 	return contract.BulkSpec(bulk), nil
 }
 
-// bulkOf is what was asked for.
+// bulkOf is the requested operation.
 func bulkOf(spec *contract.BulkSpec) api.Bulk {
 	b := api.Bulk{Action: spec.Action, All: spec.All, Decision: spec.Decision, Priority: int(spec.Priority),
 		Reason: spec.Reason}

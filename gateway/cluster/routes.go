@@ -150,7 +150,7 @@ func (h *Handlers) list(ctx context.Context, in *rest.PageInput) (page rest.Page
 	return page, nil
 }
 
-// replace changes a cluster's settings. What is fixed at creation keeps its value when left out.
+// replace changes a cluster's settings. Settings that are fixed at creation keep their value when left out.
 func (h *Handlers) replace(ctx context.Context, in *replaceInput) (*clusterOutput, error) {
 	expected, err := in.revisions()
 	if err != nil {

@@ -60,8 +60,8 @@ func subjectOf(e *cluster.Event) string {
 	return ""
 }
 
-// ofCluster names the events that a cluster keeps. Those that it no longer keeps are a gap, which has the same name
-// whoever notices it.
+// ofCluster gives names to the events that a cluster keeps. Events that it no longer keeps become a gap, which has the
+// same name whichever gateway notices it.
 func ofCluster(cluster string, answer *contract.ClusterEvents, since contract.EventsSince) []told {
 	prefix := cluster + "." + strconv.FormatInt(answer.CreatedAt.UnixMilli(), 36) + "."
 	list := make([]told, 0, len(answer.Events)+1)

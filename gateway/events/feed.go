@@ -40,7 +40,7 @@ const (
 type Options struct {
 	Store  store.Store
 	Logger *zap.Logger
-	// Key hides what the ids of events say from listeners; the same in all gateways. Empty: it is there to read.
+	// Key hides from listeners what event ids are made of; all gateways have the same one. Empty: ids are readable.
 	Key []byte
 	// AskHub asks a hub for what it saw. answered is false when it does not answer in time. An error with the code
 	// not_supported says that this Temporal cannot ask hubs at all.

@@ -73,7 +73,7 @@ func (l *listener) signal() {
 	}
 }
 
-// take returns what waits, how many were dropped after it, and the position after all of it.
+// take returns the waiting events, how many were dropped after them, and the position after all.
 func (l *listener) take() (events []told, missed int64, at string, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

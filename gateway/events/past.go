@@ -221,7 +221,7 @@ func (f *Feed) pageOfMarks(
 	return slices.Concat(found...), len(tasks), next, errors.Join(errs...)
 }
 
-// positionSince is for whoever wants what happened from a time on.
+// positionSince is the position for events from a time on.
 func positionSince(t time.Time) position {
 	return position{at: t.Add(positionWindow), tasks: t, clusters: map[string]clusterMark{}, hubs: map[string]hubMark{}}
 }

@@ -112,8 +112,8 @@ func parsePosition(s string) (position, error) {
 // from is since when events of a source that the position does not name are new.
 func (p *position) from() time.Time { return p.at.Add(-positionWindow) }
 
-// seal hides positions from listeners, because one names hubs and clusters and how busy they are, and a listener may be
-// of one tenant. It hides what the ids of events are made of for the same reason. All gateways with the same key read
+// seal hides positions from listeners: a position names hubs and clusters and shows how busy they are, and a listener
+// may be of one tenant. For the same reason it hides what event ids are made of. All gateways with the same key read
 // each other's positions, and name events alike. Without a key both travel as they are.
 type seal struct {
 	cipher.AEAD

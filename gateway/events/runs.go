@@ -143,8 +143,8 @@ func (f *Feed) pastOfSteps(ctx context.Context, events []told, filter *eventFilt
 	return append(f.changesInRuns(ctx, events, ids, since), events...)
 }
 
-// changesInRuns reads the ledgers of runs: what became of them and their steps since a time is the answer, and why they
-// stand as they do is put into the events about them. Runs that cannot be read are left out.
+// changesInRuns reads the ledgers of runs. It returns the changes of the runs and their steps since a time, and adds to
+// the events the reasons for the runs' states. Runs that cannot be read are left out.
 func (f *Feed) changesInRuns(ctx context.Context, events []told, ids []string, since time.Time) []told {
 	runs, changes := make([]api.Run, len(ids)), make([][]told, len(ids))
 	parallel.Each(len(ids), historiesAtOnce, func(i int) {

@@ -101,7 +101,7 @@ func (l taskLook) of(tenant string) taskLook {
 	return l
 }
 
-// beginTasks notes what happened just before the run, so that it is no news.
+// beginTasks notes the changes just before the run, so that they are not published.
 func (r *feedRun) beginTasks(ctx context.Context) {
 	since := r.begun.Add(-taskOverlap)
 	changes, _, err := r.feed.taskChanges(ctx, allLooks(since), since)

@@ -159,7 +159,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 	return rest.Begun[any](answer, false, nil)
 }
 
-// take makes an event durable, or answers what became of it when it came before.
+// take makes an event durable, or returns the state of one that came before.
 func (h *Handlers) take(ctx context.Context, e *api.Envelope) (one api.Inbound, err error) {
 	digest, err := mesh.DigestOf(e)
 	if err != nil {
@@ -169,7 +169,7 @@ func (h *Handlers) take(ctx context.Context, e *api.Envelope) (one api.Inbound, 
 	if id := e.Attr(api.AttrCorrelation); id != "" { // of a batch the last
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
-	if parent := e.Attr(mesh.AttrTraceParent); parent != "" { // what the event starts is in its sender's trace
+	if parent := e.Attr(mesh.AttrTraceParent); parent != "" { // the work that it starts joins its sender's trace
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent,
 			"tracestate": e.Attr(mesh.AttrTraceState)})
 	}

@@ -102,8 +102,8 @@ func (w wrongEvents) refusal(batch bool) error {
 		true: " is", false: " are"}[len(w) == 1]), w...)
 }
 
-// decoded is the value of an attribute's header, as the HTTP binding of CloudEvents encodes it: of a quoted text what
-// is in the quotes, then decoded as in URLs.
+// decoded is the value of an attribute's header, as the HTTP binding of CloudEvents encodes it: without quotes, and
+// then decoded as in URLs.
 func decoded(values []string) ([]string, error) {
 	if len(values) != 1 {
 		return nil, errors.New("is there more than once")
@@ -121,7 +121,7 @@ func decoded(values []string) ([]string, error) {
 	return []string{text}, nil
 }
 
-// unquoted is what a quoted string of HTTP says, and any other text as it is.
+// unquoted is the content of a quoted string of HTTP; any other text stays as it is.
 func unquoted(text string) (string, error) {
 	rest, quoted := strings.CutPrefix(text, `"`)
 	if !quoted {

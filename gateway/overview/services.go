@@ -30,7 +30,7 @@ type serviceReading struct {
 	short       int                          // services with fewer instances that pass than asked for
 }
 
-// askedJob is a job in a list, with what itself says.
+// askedJob is a job in a list, with its own answer.
 type askedJob struct {
 	listed api.JobEntry
 	says   job.Job

@@ -182,8 +182,8 @@ func (h *Handlers) fillLanes(
 	return nil
 }
 
-// leaveOutEnded corrects the backlog of a lane that no agent serves: Temporal counts what ended there until somebody
-// asks for work.
+// leaveOutEnded corrects the backlog of a lane that no agent serves: Temporal counts tasks that ended there until
+// somebody asks for work.
 func (h *Handlers) leaveOutEnded(ctx context.Context, l *api.Lane) {
 	if l.Agents > 0 || l.Depth == 0 {
 		return

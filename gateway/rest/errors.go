@@ -107,7 +107,7 @@ func notFoundDetail(code string) string {
 // Unknown is the answer for an id that names nothing.
 func Unknown(code string) error { return httpapi.Problem(code, notFoundDetail(code)) }
 
-// Invalid answers what fleet's validation found; its messages never repeat the submitted value.
+// Invalid is the answer to a failed validation; its messages never repeat the submitted value.
 func Invalid(location string, err error) error {
 	if errors.Is(err, api.ErrTooLarge) {
 		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())

@@ -100,7 +100,7 @@ func (c *Core) DescribeLoop(ctx context.Context, id string) (*workflowservice.De
 	return d, err
 }
 
-// ForgetRun has the next request look at a schedule anew.
+// ForgetRun makes the next request read a schedule anew.
 func (c *Core) ForgetRun(id string) { c.runs.forget(id) }
 
 // ScheduleRun reports whether a schedule runs. A missing one is not remembered, because it will be made soon.

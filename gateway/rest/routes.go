@@ -45,7 +45,7 @@ func (r *Routes) At(root string) *Routes {
 	return r
 }
 
-// operation is what options change.
+// operation has what options change.
 type operation struct {
 	huma.Operation
 	policy  access.Policy
@@ -280,7 +280,7 @@ type Page[T any] struct {
 	Missing []string
 }
 
-// WithMissing gives a list over all clusters room for those that did not answer.
+// WithMissing adds to a list over all clusters the names of those that did not answer.
 func WithMissing(o *operation) { o.missing = true }
 
 // WithNext gives a list a next_page_token though the request takes no page_token.

@@ -15,8 +15,8 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// OwnTenant is the tenant of what a request makes or lists: the one that it names, or the only one that its identity
-// may touch. Naming another is refused, not answered with nothing: it is a mistake that should be seen.
+// OwnTenant is the tenant for what a request makes or lists: the one that it names, or the only one that its identity
+// may touch. Naming another is refused rather than answered with an empty list, so that the mistake shows.
 func OwnTenant[S ~string](ctx context.Context, named S) (S, error) {
 	id := access.From(ctx)
 	switch {

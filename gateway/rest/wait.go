@@ -21,7 +21,7 @@ type pace struct {
 
 var (
 	quick = pace{part: 8, first: 10 * time.Millisecond, last: 500 * time.Millisecond}
-	// calm is for waits that are woken by what most of them wait for.
+	// calm is for waits that mostly end by a wake-up.
 	calm = pace{part: 4, first: 100 * time.Millisecond, last: 2 * time.Second}
 )
 
@@ -97,7 +97,8 @@ type endPoll struct {
 	stop    context.CancelFunc
 }
 
-// join returns what closes when the poll for a workflow returns. The caller calls leave when it no longer waits.
+// join returns a channel that closes when the poll for a workflow returns. The caller calls leave when it no longer
+// waits.
 func (e *endPolls) join(workflowID string, poll func(context.Context)) (done <-chan struct{}, leave func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

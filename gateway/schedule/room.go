@@ -66,7 +66,7 @@ func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*api
 	return h.room(ctx, tenant, wanted)
 }
 
-// roomFor is room for a schedule. It delays what that starts, if its tenant has many.
+// roomFor is room for a schedule. It delays the schedule's starts if the tenant has many schedules.
 func (h *Handlers) roomFor(
 	ctx context.Context, name string, r *api.ScheduleRequest, spec *schedulepb.ScheduleSpec,
 ) error {

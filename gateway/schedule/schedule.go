@@ -84,7 +84,7 @@ func (h *Handlers) buildSchedule(
 	return schedule, spec, h.Answer(err, "build a schedule", protocol.CodeInternal)
 }
 
-// replace puts all but the past in place of what was there.
+// replace replaces a schedule, but keeps its past.
 func (h *Handlers) replace(ctx context.Context, in *rest.ToNamed[api.ScheduleRequest]) (api.Schedule, error) {
 	r := &in.Body
 	name, err := rest.OwnSchedule(ctx, in.Name)

@@ -32,7 +32,7 @@ type getInput struct {
 
 const path = "/api/v1/schemas"
 
-// names are those of all schemas.
+// names are the names of all schemas.
 func names() []string { return append([]string{"agent", "job"}, payload.Types()...) }
 
 // Register adds the operations.

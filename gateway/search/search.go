@@ -140,7 +140,7 @@ func (h *Handlers) jobs(ctx context.Context, _ string) (found []api.Found, err e
 	return found, nil
 }
 
-// schedules are those of tasks.
+// schedules finds schedules of tasks.
 func (h *Handlers) schedules(ctx context.Context, _ string) (found []api.Found, err error) {
 	query := rest.AllOf(contract.AttrTaskType.GetName()+" IS NOT NULL",
 		rest.Filter(contract.AttrTenant, access.From(ctx).Tenant))

@@ -24,7 +24,7 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// fresh is how long what hubs said of instances is answered again.
+// fresh is how long the hubs' answers about instances are used again.
 const fresh = time.Second
 
 // Handlers answer the requests.

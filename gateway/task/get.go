@@ -155,11 +155,11 @@ func (h *Handlers) include(ctx context.Context, task *api.Task, found *store.Tas
 // maxLookAge is how old a look at a task may be that a waiting request takes from another.
 const maxLookAge = 250 * time.Millisecond
 
-// looks are those that requests take at tasks while they wait, so that many that wait for one task cost Temporal as
-// much as one.
+// looks shares the looks at tasks among waiting requests, so that many requests for one task cost Temporal as much as
+// one.
 type looks struct {
 	mu    sync.Mutex
-	tasks map[string]*look // by full id; those of the last moments
+	tasks map[string]*look // by full id; only recent ones
 }
 
 // look is one look at a task.
@@ -180,7 +180,7 @@ func (k *look) over() bool {
 	}
 }
 
-// at is what a look that began at most age ago found, or one that is under way; without one it takes a look with
+// at returns the result of a look that began at most age ago or is under way; without one it takes a look with
 // describe.
 func (l *looks) at(
 	ctx context.Context, id string, age time.Duration, describe func(context.Context, string) (store.Task, error),

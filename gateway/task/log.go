@@ -105,7 +105,7 @@ func endedAttempt(task *api.Task, number int) (api.Attempt, bool) {
 	return api.Attempt{Number: number}, number < last.Number || task.Status.Final()
 }
 
-// endOfLog is the answer for an attempt that has ended: what its end has brought into the task's history.
+// endOfLog is the answer for an attempt that has ended: the part of its log that is in the task's history.
 func (h *Handlers) endOfLog(
 	ctx context.Context, in *taskLogInput, task *api.Task, attempt api.Attempt,
 ) (api.TaskLog, error) {

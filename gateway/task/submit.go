@@ -100,7 +100,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.id", err)
 	}
-	if late := spec.ValidateExpiresAt(time.Now()); late != nil { // what was submitted in time stays submitted
+	if late := spec.ValidateExpiresAt(time.Now()); late != nil { // a task that was submitted in time stays submitted
 		if before, err := h.duplicate(ctx, id, digest); err == nil || !unknown(err) {
 			return before, err
 		}
