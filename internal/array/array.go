@@ -30,7 +30,7 @@ const (
 
 // Definition is what a client submits.
 type Definition struct {
-	// Spec is what all elements have in common. Its payload is that of each element if there are no items.
+	// Spec is common to all elements. Without items, its payload is each element's.
 	Spec api.TaskSpec `json:"spec"`
 	// Items are the elements' payloads; else Count is how many elements there are.
 	Items []json.RawMessage `json:"items,omitempty"`
@@ -49,7 +49,7 @@ func (d *Definition) Total() int {
 	return d.Count
 }
 
-// Bytes are those of all payloads.
+// Bytes is the size of all payloads.
 func (d *Definition) Bytes() int {
 	bytes := len(d.Spec.Payload)
 	for _, item := range d.Items {

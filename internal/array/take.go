@@ -204,7 +204,7 @@ func (s *State) settle(d *Definition, array string, n int, end task.AttemptEnd, 
 	s.wait(t)
 }
 
-// wait has an element wait for another attempt.
+// wait makes an element wait for another attempt.
 func (s *State) wait(t trouble) {
 	s.Troubles.keep(t)
 	s.mark(t.Number, api.ElementRetryWait)
@@ -232,7 +232,7 @@ func (s *State) returned(d *Definition, array string, end task.AttemptEnd, now t
 // expired is why elements fail that no agent took.
 const expired = "no agent took it in time"
 
-// expire ends what waits, if no agent has taken anything for as long as elements may wait.
+// expire ends the waiting elements, if no agent has taken any for as long as they may wait.
 func (s *State) expire(d *Definition, now time.Time) {
 	if now.Sub(s.TakenAt) < d.Spec.ExpiresIn.Or(api.DefaultExpiration) {
 		return
@@ -269,7 +269,7 @@ func (s *State) Cancel(why string) {
 	}
 }
 
-// CancelHeld ends what waits for a person.
+// CancelHeld ends the elements that wait for a person.
 func (s *State) CancelHeld(why string) {
 	s.Stopped = cmp.Or(s.Stopped, why)
 	for n := range s.Marks {

@@ -31,7 +31,7 @@ type trouble struct {
 type troubles struct {
 	of     []*trouble // by number; nil: nothing is known
 	count  int
-	halved int // those that may be in bundles, but only in small ones
+	halved int // how many may be in small bundles only
 }
 
 // find is the record of an element; nil: there is none.
@@ -42,7 +42,7 @@ func (l *troubles) find(n int) *trouble {
 	return l.of[n]
 }
 
-// all are those that are known, lowest first.
+// all are all troubles, lowest number first.
 func (l *troubles) all() iter.Seq[*trouble] {
 	return func(yield func(*trouble) bool) {
 		if l.count == 0 {
@@ -127,8 +127,8 @@ func (r *row) trouble() trouble {
 		Returns: int(r[4]), NotReceived: int(r[5])}, Size: int(r[6]), Suspect: r[7] == 1, At: time.Unix(r[8], 0).UTC()}
 }
 
-// pack writes how many there are, and each number of all of them as its difference to that of the one before:
-// neighbours have most in common. That is compressed.
+// pack writes their count, and then all first numbers, all second ones and so on, each as its difference to the one
+// before, because neighbours are alike. The result is compressed.
 func pack(list []*trouble) []byte {
 	rows := make([]row, 1, len(list)+1) // the first is before them
 	for _, t := range list {

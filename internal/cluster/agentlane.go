@@ -10,8 +10,8 @@ import (
 const maxOpenLanes = api.MaxMembers + 1000
 
 // AgentLanes are the lanes of single agents in which work may wait. A hub polls an agent's own lane only while it is
-// open. Whoever puts work there opens it, also while the agent is away, and a hub that found it empty for a while has
-// it closed.
+// open. Whoever puts work there opens it, also while the agent is away. A hub that found it empty for a while asks to
+// close it.
 type AgentLanes struct {
 	// OpenLanes are sorted by agent.
 	OpenLanes []OpenLane `json:"open_lanes,omitempty"`

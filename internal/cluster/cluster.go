@@ -37,7 +37,7 @@ type Member struct {
 	Stopping bool `json:"stopping,omitempty"`
 	// Mistakes counts how often this process came back after it had been given up.
 	Mistakes int `json:"given_up_wrongly,omitempty"`
-	// Failovers counts those of this process.
+	// Failovers counts the failovers of this process.
 	Failovers int `json:"failovers,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
@@ -214,7 +214,7 @@ type Transition struct {
 	Left bool `json:"left,omitempty"`
 	// LeaseRemaining is how long after the report the agent may go on with its roles; absent: a whole role lease.
 	LeaseRemaining *api.Duration `json:"lease_remaining,omitempty"`
-	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life.
+	// Evidence is the reason for giving the agent up, and NoticedAfter the time from its last sign of life.
 	Evidence     api.Evidence `json:"evidence,omitempty"`
 	NoticedAfter api.Duration `json:"noticed_after,omitempty"`
 	// Attempts were under way on the agent, at most MaxTransfers of them; Unlisted counts the others.

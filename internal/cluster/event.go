@@ -23,8 +23,8 @@ const maxEventReason = 300
 // MaxEventsKept is how many events of a cluster are kept for later readers.
 const MaxEventsKept = 512
 
-// tenantEvents are the types that one tenant can cause many of. A log keeps the newest maxTenantEvents of each, so that
-// they leave room for what concerns all.
+// tenantEvents are types of events that one tenant can cause in large numbers. A log keeps the newest maxTenantEvents
+// of each, so that they leave room for events that concern all.
 var tenantEvents = []api.EventType{api.EventScheduleFailed, api.EventQuarantined, api.EventStepCorrected,
 	api.EventStepEscalated,
 	api.EventDeployment}
@@ -349,7 +349,7 @@ func (d *clusterChanges) brakes() {
 	}
 }
 
-// missing returns what of a list is not in another.
+// missing returns the items of a list that from does not have.
 func missing[T any](list, from []T, same func(a, b T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(t T) bool {
 		return slices.ContainsFunc(from, func(o T) bool { return same(t, o) })

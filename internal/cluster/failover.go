@@ -59,7 +59,7 @@ func movedOf(moved, of int) string {
 type FailoverNeed struct {
 	FailedAgent          string
 	RequiredCapabilities []string
-	// TaskTypes are those of the work; the target must handle one of them. Empty: no type is asked for.
+	// TaskTypes are the types of the work; the target must handle one of them. Empty: no type is asked for.
 	TaskTypes []string
 	// Affinity names agents, groups or zones to prefer, the first most.
 	Affinity []string

@@ -35,8 +35,8 @@ type Timing struct {
 const (
 	// CrowdRate is how many polls a hub may answer in a second before new agents' are held for CrowdInterval.
 	CrowdRate = 1000
-	// graceLeast is the least time that an agent has to come back after its connection closed, and graceMargin what it
-	// needs beside round trips.
+	// graceLeast is the least time that an agent has to come back after its connection closed, and graceMargin the time
+	// beside round trips.
 	graceLeast  = 150 * time.Millisecond
 	graceMargin = 100 * time.Millisecond
 	// graceTrips are the round trips of coming back: to learn of it, to connect, to agree on TLS, and to poll.
@@ -56,8 +56,8 @@ func DefaultTiming() Timing {
 	}
 }
 
-// WithDefaults fills what was left out: an agent is silent for two held polls when that shows, and lost after three and
-// a margin.
+// WithDefaults fills missing times: an agent's silence shows after two held polls, and it is lost after three and a
+// margin.
 func (t Timing) WithDefaults() Timing {
 	d := DefaultTiming()
 	t.HeartbeatInterval = cmp.Or(t.HeartbeatInterval, d.HeartbeatInterval)

@@ -45,8 +45,8 @@ func count[T any](all []T, pass func(*T) bool) int {
 	return n
 }
 
-// maxNotes bounds what the view of a cluster has of notes, in bytes of JSON together: why its members are as they are,
-// by their hubs, their agents and people. Equal ones count once: packed they take little room.
+// maxNotes bounds the notes in the view of a cluster, in bytes of JSON together: why its members are as they are,
+// according to hubs, agents and people. Equal ones count once: packed they take little room.
 const maxNotes = 192 << 10
 
 // View is the cluster without replaced processes, which only its workflow needs, and with shorter notes where there are
@@ -63,8 +63,8 @@ func (c Cluster) View() Cluster {
 	return c
 }
 
-// Shorten drops what the state of a crowded cluster can do without, where it is more than Temporal takes: of the
-// replaced processes of each agent all but the newest, what members say of their health, and the ends of other notes.
+// Shorten drops parts of a crowded cluster's state that is larger than Temporal takes: of the replaced processes of
+// each agent all but the newest, what members say of their health, and the ends of other notes.
 func (c *Cluster) Shorten() {
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -127,7 +127,7 @@ func (c *Cluster) cutNotes(most int) {
 	sizes := c.noteSizes()
 	slices.Sort(sizes)
 	share := 0
-	for i, size := range sizes { // what the short ones leave is for the others
+	for i, size := range sizes { // short notes leave room for the others
 		if share = most / (len(sizes) - i); size > share {
 			break
 		}

@@ -12,7 +12,7 @@ import (
 // MaxPauses bounds how many lanes of a cluster are paused one by one.
 const MaxPauses = 256
 
-// Pause stops hubs from taking tasks from a lane, or from any lane of a cluster. What runs goes on.
+// Pause stops hubs from taking tasks from a lane, or from any lane of a cluster. Running tasks go on.
 type Pause struct {
 	// Lane is the lane's name; empty: the whole cluster, with the work pinned to its agents.
 	Lane   string    `json:"lane,omitempty"`

@@ -87,7 +87,7 @@ func (c *Cluster) Grows(j *Join) bool {
 // memberSizes are about how long a member's profile, and all texts that it has chosen, are as JSON, in bytes.
 type memberSizes struct{ profile, texts int }
 
-// sizes counts them once after each join: a join asks for those of all members.
+// sizes counts them once after each join, because each join needs the sizes of all members.
 func (m *Member) sizes() memberSizes {
 	if m.counted == (memberSizes{}) {
 		m.counted.profile = m.Size()

@@ -20,7 +20,7 @@ const (
 	DefaultReduceFactor = 0.5
 )
 
-// LoadReduction limits an agent to fewer tasks at a time than it has slots. What it runs goes on. It belongs to the
+// LoadReduction limits an agent to fewer tasks at a time than it has slots. Its running tasks go on. It belongs to the
 // agent's id, like a cordon.
 type LoadReduction struct {
 	AgentID string `json:"agent_id"`

@@ -33,7 +33,7 @@ type ScalingState struct {
 	Stuck *api.ScalingBlocked `json:"stuck,omitempty"`
 	// Rollout is the newest replacement of agents because of other settings of spawn.
 	Rollout *api.Rollout `json:"rollout,omitempty"`
-	// events are those of rollouts that Changes has not returned yet.
+	// events are rollout events that Changes has not returned yet.
 	Events []Event `json:"-"`
 }
 

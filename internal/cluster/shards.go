@@ -59,8 +59,8 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 	return moves, waitUntil
 }
 
-// releaseShards takes all shards from agents that no longer hold them, and from online members with more than their
-// quota as many as other online members lack beyond the free ones.
+// releaseShards takes all shards from agents that no longer hold them. From online members above their quota it takes
+// as many as other online members lack beyond the free ones.
 func (c *Cluster) releaseShards(freeAt time.Time) (moves []api.ShardMove) {
 	unowned := 0
 	for i := range c.Shards {

@@ -25,9 +25,9 @@ type TaskHolder struct {
 	count int
 }
 
-// SpreadTasks adds the moves of tasks that make the shares of the agents' slots in use as even as whole tasks allow:
-// each from the fullest agent whose tasks may move to the emptiest that can run one, the task that began last. Tasks
-// that are on their way count as those of the agent that gets them.
+// SpreadTasks adds moves of tasks until the agents use their slots as evenly as whole tasks allow. Each move takes the
+// task that began last, from the fullest agent whose tasks may move to the emptiest that can run one. Tasks on their
+// way count for the agent that gets them.
 func SpreadTasks(r *api.Rebalance, holders []*TaskHolder) {
 	if r.Mode != api.ActiveActive {
 		r.Why += "; tasks stay where roles have them"

@@ -17,7 +17,7 @@ type TypeSet struct {
 	List []string `json:"list,omitempty"` // sorted
 }
 
-// TypesOf are those that the agent handles. One without a list handles any.
+// TypesOf are the types that the agent handles. An agent without a list handles any.
 func TypesOf(p *api.AgentProfile) TypeSet {
 	if slices.IsSorted(p.TaskTypes) {
 		return TypeSet{len(p.TaskTypes) == 0, p.TaskTypes}
@@ -59,8 +59,8 @@ type LaneTypes struct {
 	Shared TypeSet  `json:"shared,omitzero"`
 }
 
-// Apart reports whether tasks of a type wait in lanes of their own. So do those of a type that no member is known to
-// handle: nobody takes them from the default lane only to return them, and they wait behind nobody else.
+// Apart reports whether tasks of a type wait in lanes of their own. So do tasks of a type that no member is known to
+// handle: in the default lane agents would only take and return them, and they would delay others.
 func (t *LaneTypes) Apart(taskType string) bool {
 	known := len(t.Own) > 0 || !t.Shared.equal(TypeSet{})
 	return slices.Contains(t.Own, taskType) || known && !t.Shared.Has(taskType)
@@ -71,8 +71,8 @@ func (t *LaneTypes) Apart(taskType string) bool {
 type TypeLanes struct {
 	// SharedTypes may wait in the default lane; the zero set: it is not known which.
 	SharedTypes TypeSet `json:"shared_types,omitzero"`
-	// ServingTypes are what a member must handle to serve the default lane: SharedTypes while members differ in them;
-	// the zero set, and so all members serve it, while none that is online handles all of them, or types lack lanes.
+	// ServingTypes are the types that a member must handle to serve the default lane: SharedTypes while members differ
+	// in them; none, so that all members serve it, while no online member handles all of them, or types lack lanes.
 	ServingTypes TypeSet `json:"serving_types,omitzero"`
 	// OwnTypes have lanes of their own, as others handle them than serve the default lane; so has every type that is
 	// not in SharedTypes, if these are known. At most MaxCapabilitySets, sorted.
@@ -150,7 +150,7 @@ func (c *Cluster) ownTypes(kinds []TypeSet) []string {
 	return own[:min(len(own), MaxCapabilitySets)]
 }
 
-// LaneTypes are what submissions need of it.
+// LaneTypes are the part that submissions need.
 func (l *TypeLanes) LaneTypes() LaneTypes { return LaneTypes{l.OwnTypes, l.SharedTypes} }
 
 // CrowdTypes records that a type's lane was refused. If a member handles the type, all serve the default lane then.

@@ -24,7 +24,7 @@ type ArrayInput struct {
 	// DeadLetterRetention is the cluster's; zero: api.DefaultDeadLetterRetention.
 	DeadLetterRetention api.Duration `json:"dead_letter_retention,omitempty"`
 	By                  string       `json:"by,omitempty"`
-	// Step: it is of a step of a run, whose on_failure says what dead letters mean. They are not kept for a retry.
+	// Step: the array is a run's step, whose on_failure says what dead letters mean. They are not kept for a retry.
 	Step bool `json:"step,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *ArrayCarried `json:"carried,omitempty"`
@@ -37,7 +37,7 @@ type ArrayCarried struct {
 	Priority api.Priority  `json:"priority,omitempty"`
 }
 
-// ArrayState is what a query answers, and what an Array workflow returns or has as its failure's detail.
+// ArrayState is the answer of a query, and what an Array workflow returns or has as its failure's detail.
 type ArrayState struct {
 	Status api.ArrayStatus   `json:"status"`
 	Why    string            `json:"why,omitempty"`

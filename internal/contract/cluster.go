@@ -27,7 +27,7 @@ type ClusterInput struct {
 	IdleFailovers []FailoverInput `json:"idle_failovers,omitempty"`
 }
 
-// MaxIdleFailovers bounds those that wait. Agents that are lost beyond that have none.
+// MaxIdleFailovers bounds the IdleFailovers. Further lost agents have none.
 const MaxIdleFailovers = 1000
 
 // Messages of the Cluster workflow.
@@ -233,7 +233,7 @@ type ReleaseBrakeRequest struct {
 // ConfigureRequest replaces a cluster's configuration.
 type ConfigureRequest struct {
 	api.ClusterConfig
-	// IfRevisions are those that the present configuration may have, else it is refused as Outdated; empty: any.
+	// IfRevisions are the revisions that the present configuration may have, else the request is Outdated; empty: any.
 	IfRevisions []string `json:"if_revisions,omitempty"`
 }
 
@@ -262,17 +262,17 @@ type MembersChanged struct {
 type Missing struct {
 	Hub    string   `json:"hub"`
 	Agents []string `json:"agents"`
-	Idle   []string `json:"idle,omitempty"` // those of them that never had work
+	Idle   []string `json:"idle,omitempty"` // the ones that never had work
 }
 
-// PauseRequest holds a lane back or lets it go on, or the whole cluster when it names none.
+// PauseRequest pauses or resumes a lane, or the whole cluster if it names none.
 type PauseRequest struct {
 	Lane   string `json:"lane,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// RevokeJoinTokenRequest keeps agents out that come with a join token, and with EndSessions ends the sessions of those
-// that have joined with it.
+// RevokeJoinTokenRequest keeps out agents that come with a join token. EndSessions also ends the sessions of agents
+// that joined with it.
 type RevokeJoinTokenRequest struct {
 	ID          string `json:"id"`
 	EndSessions bool   `json:"end_sessions,omitempty"`
@@ -290,7 +290,7 @@ type HubLost struct {
 	// Held: the brake of this Cluster had held the hub's agents, and lets them go.
 	Held    bool   `json:"held,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
-	// Attempts are those that the cluster's agents had there, by agent, as far as they are known.
+	// Attempts are the attempts that the cluster's agents had there, by agent, as far as known.
 	Attempts map[string][]cluster.HeldAttempt `json:"attempts,omitempty"`
 }
 

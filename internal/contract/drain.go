@@ -18,7 +18,7 @@ type DrainInput struct {
 	MaxParallel int          `json:"max_parallel"`
 	// Healing is what healing decided, if it is healing that drains; the cluster refuses what does not hold any more.
 	Healing *healing.HealingCheck `json:"healing,omitempty"`
-	// DryRun only looks what would happen.
+	// DryRun only reports what would happen.
 	DryRun bool `json:"dry_run,omitempty"`
 	// IncludeSystem also takes off instances of jobs that have one on each agent.
 	IncludeSystem bool `json:"include_system,omitempty"`
@@ -39,7 +39,7 @@ var (
 	FindMemberActivity = Activity[FindMemberInput, Cordoned]{"FindMember"}
 	// StopWorkActivity runs on a hub's own queue: the agent is given nothing new, and what it has is listed.
 	StopWorkActivity = Activity[StopWorkInput, StopWorkResult]{"StopWork"}
-	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight. NoSession then has as details
+	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight. The details of NoSession are
 	// what it had last, as []cluster.HeldAttempt.
 	AwaitIdleActivity = Activity[AwaitIdleInput, None]{"AwaitIdle"}
 )

@@ -62,7 +62,7 @@ type ReadEventsResult struct {
 	// Missing is how many of those that were asked for are no longer kept; with From, 1 if there may be some. -1:
 	// another process plays the hub now, and what the one before saw is not known.
 	Missing int64 `json:"missing,omitempty"`
-	// Changed are the clusters that have, or may have, new events of their own, of those that Hints counts.
+	// Changed are the clusters, among those that Hints counts, that have or may have new events of their own.
 	Changed []string `json:"changed,omitempty"`
 	Hints   int64    `json:"hints,omitempty"`
 }

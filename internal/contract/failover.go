@@ -19,12 +19,12 @@ type ManualFailover struct {
 	TargetAgentID string `json:"target_agent_id,omitempty"`
 	// RequiredCapabilities are what the target must have.
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
-	// TaskTypes are those of the work; left out: those that the agent handles.
+	// TaskTypes are the types of the work; left out: the types that the agent handles.
 	TaskTypes []string `json:"task_types,omitempty"`
 	// Affinity names agents, groups or zones to prefer, the first most.
 	Affinity []string `json:"affinity,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
-	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
+	// Healing is healing's decision, if healing asks; the cluster refuses it when its reasons no longer hold.
 	Healing *healing.HealingCheck `json:"healing,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type FailoverInput struct {
 	Unlisted int                   `json:"unlisted,omitempty"`
 	// NoticedAt is when the hub gave the agent up, or the failover was asked for.
 	NoticedAt time.Time `json:"noticed_at"`
-	// Evidence and NoticedAfter are those of the record.
+	// Evidence and NoticedAfter are as in the record.
 	Evidence     api.Evidence `json:"evidence,omitempty"`
 	NoticedAfter api.Duration `json:"noticed_after,omitempty"`
 	Timeout      api.Duration `json:"timeout,omitempty"`
@@ -63,7 +63,7 @@ type FailoverInput struct {
 	StateKept bool `json:"state_kept,omitempty"`
 }
 
-// ID is that of the failover; each of a session has its own.
+// ID is the failover's id; several of one session have different ones.
 func (f *FailoverInput) ID() string {
 	id := FailoverID(f.Cluster, f.FailedAgent, f.Epoch)
 	if f.Again > 0 {

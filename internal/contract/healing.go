@@ -32,7 +32,7 @@ var (
 	AwaitFailoverActivity = Activity[AwaitFailoverInput, api.FailoverRecord]{"AwaitFailover"}
 	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again. It answers in words.
 	EndOrphanActivity = Activity[EndOrphanInput, string]{"EndOrphan"}
-	// AskScaleActivity has the cluster of this name look at the number of its agents.
+	// AskScaleActivity makes the cluster of this name check the number of its agents.
 	AskScaleActivity = Activity[string, cluster.ScalingDecision]{"AskScale"}
 	// CountHealingActivity counts an action in the worker's metrics.
 	CountHealingActivity = Activity[api.HealingRecord, None]{"CountHealing"}
@@ -90,8 +90,8 @@ const (
 	briefNote = 50
 )
 
-// Shorten makes what was found fit into a message: it shortens the notes about agents, and then the lists of the
-// clusters with the longest.
+// Shorten makes the findings fit into a message: it shortens the notes about agents, and then the lists of the clusters
+// with the longest.
 func (e *Examined) Shorten() {
 	for most := api.MaxMembers; !e.fits(); most /= 2 {
 		for i := range e.Cases {
@@ -114,7 +114,7 @@ type HoldsAttemptsInput struct {
 	Attempts []cluster.HeldAttempt `json:"attempts"`
 }
 
-// HoldsAttemptsResult are those that agents of the hub have, or that wait in it.
+// HoldsAttemptsResult are the attempts that the hub's agents have, or that wait in it.
 type HoldsAttemptsResult struct {
 	Held []cluster.HeldAttempt `json:"held,omitempty"`
 }
@@ -173,7 +173,7 @@ type AwaitFailoverInput struct {
 	After   time.Time `json:"after"` // failovers that began before are not meant
 }
 
-// EndOrphanInput is the input of EndOrphanActivity, which says in words what came of it.
+// EndOrphanInput is the input of EndOrphanActivity, which returns the outcome in words.
 type EndOrphanInput struct {
 	Cluster string     `json:"cluster"`
 	Orphan  api.Orphan `json:"orphan"`

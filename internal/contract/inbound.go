@@ -38,7 +38,7 @@ type InboundInput struct {
 
 // Messages of the Inbound workflow.
 var (
-	// InboundQuery answers what has become of the event; the workflow returns the same.
+	// InboundQuery answers with the event's state; the workflow returns the same.
 	InboundQuery = Query[api.InboundEvent]{"inbound"}
 	// ReplayEventUpdate has an event that waits dispatched again. It answers after the first try.
 	ReplayEventUpdate  = Update[ReplayEvent, api.InboundEvent]{"replay-event"}
@@ -46,7 +46,7 @@ var (
 	// DispatchEventActivity starts what asks for an event. It runs locally, so its input is not recorded, and fails as
 	// EvaluateActivity does.
 	DispatchEventActivity = Activity[DispatchEvent, EventDispatched]{"DispatchEvent"}
-	// ReviveActivity has what an event started and what died begin again, each in its place, or gives it up.
+	// ReviveActivity starts again, each in its place, the dead things that an event had started, or gives them up.
 	ReviveActivity = Activity[Revive, EventDispatched]{"Revive"}
 	// ForgetRunActivity removes a closed run of an event's workflow, which a later run stands for.
 	ForgetRunActivity = Activity[ForgetRun, None]{"ForgetRun"}
@@ -56,7 +56,7 @@ var (
 	TellEventActivity = Activity[EventOutcome, None]{"TellEvent"}
 )
 
-// EventOutcome is what has become of a task or run that an event started.
+// EventOutcome is the outcome of a task or run that an event started.
 type EventOutcome struct {
 	Event   string `json:"event"`
 	ID      string `json:"id"`
@@ -92,7 +92,7 @@ type DispatchEvent struct {
 	Data  json.RawMessage `json:"data,omitempty"`
 }
 
-// EventDispatched is what an event has started. Problem says why not all of it was; Cluster is where, if that is known.
+// EventDispatched lists what an event has started. Problem says why something is missing; Cluster is where, if known.
 type EventDispatched struct {
 	Dispatches []api.Dispatch `json:"dispatches,omitempty"`
 	Problem    string         `json:"problem,omitempty"`

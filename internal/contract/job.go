@@ -76,7 +76,7 @@ type JobNote struct {
 	Count int `json:"count,omitempty"`
 	// Deployment is where the deployment of the version in force stands.
 	Deployment api.DeploymentStatus `json:"deployment,omitempty"`
-	// Service is what its instances are found by.
+	// Service is the name by which its instances are found.
 	Service string `json:"service,omitempty"`
 }
 
@@ -96,7 +96,7 @@ type ApplyJob struct {
 	// Expected is the version that the caller has seen; 0: any.
 	Expected int    `json:"expected,omitempty"`
 	By       string `json:"by,omitempty"`
-	// Revert: it is that of an earlier version, and is deployed without canaries.
+	// Revert: the definition is an earlier version's, and is deployed without canaries.
 	Revert bool `json:"revert,omitempty"`
 }
 

@@ -169,8 +169,8 @@ func BulkWorkflowID(bulk string) string { return "bulk/" + bulk }
 // BulkOfWorkflowID is the inverse of BulkWorkflowID.
 func BulkOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "bulk/") }
 
-// AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows. It begins with the task's
-// key where the workflow carries several.
+// AttemptActivityID is the activity id of a task's nth delivery; the Web UI shows it. It begins with the task's key
+// where the workflow carries several tasks.
 func AttemptActivityID(task string, number int) string {
 	id := attemptMark + strconv.Itoa(number)
 	if _, key := Locate(task); key != "" {

@@ -18,8 +18,8 @@ var (
 	RebalanceActivity  = Activity[ClusterRebalance, api.Rebalance]{"Rebalance"}
 )
 
-// ReduceLoadRequest lets an agent use fewer of its slots. To ask again changes how many and begins the time anew; a
-// factor is always of all its slots. It is refused for an agent with one slot, and for one that is no member.
+// ReduceLoadRequest limits an agent to fewer of its slots. A further request changes the number and begins the time
+// anew; a factor is always of all its slots. It is refused for an agent with one slot, and for one that is no member.
 type ReduceLoadRequest struct {
 	AgentID string `json:"agent_id"`
 	// Slots, or Factor of its slots (0 to 1); neither: half. At least one slot is left.
@@ -30,7 +30,7 @@ type ReduceLoadRequest struct {
 	// UntilHealthy gives them back earlier, once its health is good again.
 	UntilHealthy bool   `json:"until_healthy,omitempty"`
 	Reason       string `json:"reason,omitempty"`
-	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
+	// Healing is healing's decision, if healing asks; the cluster refuses it when its reasons no longer hold.
 	Healing *healing.HealingCheck `json:"healing,omitempty"`
 }
 

@@ -127,11 +127,11 @@ const MemoJobVersion = "job_version"
 // RunCarried is a Run workflow's state over continue-as-new.
 type RunCarried struct {
 	Ledger job.Ledger `json:"ledger"`
-	// Tasks are those that have not ended, by their keys.
+	// Tasks are the ones that have not ended, by their keys.
 	Tasks map[string]TaskInput `json:"tasks,omitempty"`
 	// Ended are steps that have ended, and whose output is not known.
 	Ended []string `json:"ended,omitempty"`
-	// Results are those of tasks, by their keys, until the output of their step is known.
+	// Results are the results of tasks, by their keys, until the output of their step is known.
 	Results map[string]json.RawMessage `json:"results,omitempty"`
 	// Talks are the conversations of models with tools, by their steps.
 	Talks map[string]mesh.Talk `json:"talks,omitempty"`
@@ -180,8 +180,8 @@ type StepRequest struct {
 	Attempt int `json:"attempt,omitempty"`
 }
 
-// EvaluateInput is what expressions of a run are evaluated for: first the outputs of steps that have ended, then what
-// is needed to begin others.
+// EvaluateInput says which expressions of a run to evaluate: first the outputs of steps that have ended, then the
+// inputs of steps that begin.
 type EvaluateInput struct {
 	Run    string          `json:"run"`
 	Plan   *job.Plan       `json:"plan"`
@@ -221,7 +221,7 @@ type EndedStep struct {
 	NoVerdict string          `json:"no_verdict,omitempty"`
 }
 
-// NotTheirTurn is the application error type of what waits for others of its tenant.
+// NotTheirTurn is the application error type of work that waits for other work of its tenant.
 const NotTheirTurn = "NotTheirTurn"
 
 // Evaluated is what EvaluateActivity answers.
@@ -229,14 +229,13 @@ type Evaluated struct {
 	Outputs []StepOutput `json:"outputs,omitempty"`
 	Begin   []BegunStep  `json:"begin,omitempty"`
 	Key     string       `json:"key,omitempty"`
-	// Defaults are what the tasks of the run's cluster have that leave it out. Absent: they are not known, or the
-	// cluster has shards.
+	// Defaults are the defaults of tasks in the run's cluster. Absent: they are not known, or the cluster has shards.
 	Defaults *api.TaskDefaults `json:"defaults,omitempty"`
-	// Types are those of the cluster, when there are Defaults.
+	// Types are the cluster's lane types, when there are Defaults.
 	Types cluster.LaneTypes `json:"types,omitzero"`
 }
 
-// Bytes are those of the outputs and payloads in it.
+// Bytes is the size of the outputs and payloads in it.
 func (e *Evaluated) Bytes() int {
 	bytes := 0
 	for i := range e.Outputs {
@@ -248,7 +247,7 @@ func (e *Evaluated) Bytes() int {
 	return bytes
 }
 
-// Bytes are those of the output and of the payload of its check.
+// Bytes is the size of the output and of the payload of its check.
 func (o *StepOutput) Bytes() int {
 	bytes := len(o.Output) + len(o.Completes)
 	if o.Check != nil {
@@ -260,7 +259,7 @@ func (o *StepOutput) Bytes() int {
 	return bytes
 }
 
-// Bytes are those of the payloads in it.
+// Bytes is the size of the payloads in it.
 func (b *BegunStep) Bytes() int {
 	bytes := PayloadBytes(b.Tasks)
 	if b.Array != nil {
@@ -269,7 +268,7 @@ func (b *BegunStep) Bytes() int {
 	return bytes
 }
 
-// PayloadBytes are those of tasks.
+// PayloadBytes is the size of the tasks' payloads.
 func PayloadBytes(tasks []PlacedTask) int {
 	bytes := 0
 	for i := range tasks {
@@ -282,16 +281,16 @@ func PayloadBytes(tasks []PlacedTask) int {
 type StepOutput struct {
 	Step   string          `json:"step"`
 	Output json.RawMessage `json:"output,omitempty"`
-	// Completes is what the step completes the whole run with; absent: it does not.
+	// Completes is the value with which the step completes the whole run; absent: it does not.
 	Completes json.RawMessage `json:"completes,omitempty"`
 	Error     string          `json:"error,omitempty"`
-	// Wrong is what the step's check has against the result; none: nothing.
+	// Wrong lists the objections of the step's check to the result.
 	Wrong []string `json:"wrong,omitempty"`
 	// NoVerdict: Wrong says why the task of its check gave no verdict.
 	NoVerdict bool `json:"no_verdict,omitempty"`
 	// Check is the task that says more about the result, before there is an output.
 	Check *PlacedTask `json:"check,omitempty"`
-	// Calls are those of tools that its model asks for, before there is an output.
+	// Calls are the tool calls that its model asks for, before there is an output.
 	Calls []StepCall `json:"calls,omitempty"`
 }
 

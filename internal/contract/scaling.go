@@ -40,7 +40,7 @@ var (
 var (
 	// SweepScalingActivity looks at the clusters that have scaling on, and asks those where something is to be done.
 	SweepScalingActivity = Activity[None, SweepResult]{"SweepScaling"}
-	// ReadScalingActivity reads what changes every second of the cluster of this name.
+	// ReadScalingActivity reads the facts about the cluster of this name that change every second.
 	ReadScalingActivity = Activity[string, scaling.ScalingFacts]{"ReadScaling"}
 	// AwaitJoinedActivity watches started agents until they are online.
 	AwaitJoinedActivity = Activity[AwaitJoinedInput, AwaitJoinedResult]{"AwaitJoined"}
@@ -132,7 +132,7 @@ func ParseScalingID(id string) (cluster string, number int64, ok bool) {
 
 // ScaleRequest asks a cluster to decide about the number of its agents.
 type ScaleRequest struct {
-	// Facts are what the cluster does not know itself; nil: it looks itself if it needs them.
+	// Facts are facts that the cluster does not have; nil: it reads them itself if it needs them.
 	Facts *scaling.ScalingFacts `json:"facts,omitempty"`
 	// To is how many agents a person wants; nil: as before.
 	To *int `json:"to,omitempty"`
@@ -187,7 +187,7 @@ func (i *SpawnerInfo) Refuses() string {
 // TerminateInput is the input of TerminateAgentActivity.
 type TerminateInput struct {
 	ID string `json:"id"`
-	// Cluster is the agent's. Where the spawner started the agent of this id for another cluster, it lets that one run.
+	// Cluster is the agent's. If the spawner started the agent of this id for another cluster, that agent runs on.
 	Cluster string `json:"cluster,omitempty"`
 	// Graceful lets the agent finish, within the spawner's bound.
 	Graceful bool `json:"graceful,omitempty"`

@@ -30,7 +30,7 @@ func FiringOfWorkflowID(id string) (schedule string, at time.Time, ok bool) {
 	return rest[:cut], at.UTC(), true
 }
 
-// Search attributes that Temporal gives to what a schedule starts.
+// Search attributes that Temporal gives to the workflows that a schedule starts.
 const (
 	attrScheduledBy = "TemporalScheduledById"
 	attrScheduledAt = "TemporalScheduledStartTime" // nominal
@@ -89,7 +89,7 @@ type FiringInput struct {
 	Spec api.TaskSpec `json:"spec"`
 }
 
-// FiringResult is what a firing came to. A firing whose task did not complete ends as failed or cancelled.
+// FiringResult is the outcome of a firing. A firing whose task did not complete ends as failed or cancelled.
 type FiringResult struct {
 	TaskID string         `json:"task_id"`
 	Status api.TaskStatus `json:"status,omitempty"`
@@ -136,7 +136,7 @@ type TaskPlace struct {
 	Sharded bool `json:"sharded,omitempty"`
 	// TenantWeight is the tenant's in the cluster, 0 if it has none.
 	TenantWeight float64 `json:"tenant_weight,omitempty"`
-	// Defaults are what the cluster's tasks have that leave it out.
+	// Defaults are the defaults of the cluster's tasks.
 	Defaults api.TaskDefaults `json:"defaults,omitzero"`
 	// Types are the cluster's.
 	Types cluster.LaneTypes `json:"types,omitzero"`

@@ -87,7 +87,7 @@ type ReadStatesResult struct {
 	Merged []statesync.HeldLine `json:"merged,omitempty"`
 }
 
-// CompareStatesInput says what all should have.
+// CompareStatesInput has the state that all should have.
 type CompareStatesInput struct {
 	Cluster string          `json:"cluster"`
 	Want    []api.StateLine `json:"want,omitempty"`
@@ -95,7 +95,7 @@ type CompareStatesInput struct {
 
 // CompareStatesResult is what the hub's agents lack.
 type CompareStatesResult struct {
-	// Lagging are the agents that lack something; Behind counts what, task states left out.
+	// Lagging are the agents that lack something; Behind counts the entries, without task states.
 	Lagging []AgentLag `json:"lagging,omitempty"`
 	// Missing and Extra are what at least one of them lacks, or has too much.
 	Missing []api.StateRef `json:"missing,omitempty"`
@@ -114,7 +114,7 @@ type ReadEntriesInput struct {
 	Refs    []api.StateRef `json:"refs"`
 }
 
-// ReadEntriesResult has those of them that the agent has.
+// ReadEntriesResult has the requested entries that the agent has.
 type ReadEntriesResult struct {
 	Entries []api.StateEntry `json:"entries,omitempty"`
 	Silent  bool             `json:"silent,omitempty"`

@@ -42,7 +42,7 @@ type TaskCarried struct {
 	Deliveries int             `json:"deliveries"`
 	Tally      task.Tally      `json:"tally"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	// CheckpointDigest is what the agent that made the checkpoint said of it.
+	// CheckpointDigest is the digest from the agent that made the checkpoint.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// Priority is what a person has set since the submission; zero: the spec's.
 	Priority api.Priority `json:"priority,omitempty"`
@@ -84,7 +84,7 @@ type TaskState struct {
 	DeadLetter *api.DeadLetter `json:"dead_letter,omitempty"`
 	// Cancelling is set from when a cancellation was asked for until the task has ended.
 	Cancelling *CancelRequest `json:"cancelling,omitempty"`
-	// Recovery is the task's with its defaults, PolicyState what it has done; nil of a task with a retry policy.
+	// Recovery is the task's recovery with its defaults, PolicyState its history; nil for a task with a retry policy.
 	Recovery    *api.Recovery    `json:"recovery,omitempty"`
 	PolicyState *api.PolicyState `json:"policy_state,omitempty"`
 }
@@ -147,7 +147,7 @@ type DiscardRequest struct {
 	Reason string `json:"reason"`
 }
 
-// ReprioritizeRequest changes the priority of what an open task has still to deliver.
+// ReprioritizeRequest changes the priority of an open task's further deliveries.
 type ReprioritizeRequest struct {
 	ForTask
 	Priority api.Priority `json:"priority"`
@@ -183,7 +183,7 @@ type RunTaskInput struct {
 	Spec            api.TaskSpec    `json:"spec"`
 	Checkpoint      json.RawMessage `json:"checkpoint,omitempty"`
 	TransferredFrom string          `json:"transferred_from,omitempty"`
-	// CheckpointDigest is what the checkpoint's maker said of it.
+	// CheckpointDigest is the digest from the checkpoint's maker.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// Exclude are agents that do not get this attempt.
 	Exclude []string `json:"exclude,omitempty"`
@@ -230,8 +230,7 @@ type AttemptReport struct {
 	// AliveAt is the last sign of life, and DeadlineAt until when it may run. Heartbeats alone have them.
 	AliveAt    *time.Time `json:"alive_at,omitempty"`
 	DeadlineAt *time.Time `json:"deadline_at,omitempty"`
-	// Marks are the first of the attempt's progress in each step and quarter, for the task's history: the beginning of
-	// what it says.
+	// Marks are the attempt's first reports of progress in each step and quarter, cut short, for the task's history.
 	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
@@ -308,7 +307,7 @@ const AttemptFailure = "AttemptFailure"
 // people.
 const Refused = "Refused"
 
-// Unchanged is the detail of a refusal of what would change nothing.
+// Unchanged is the detail of the refusal of a request that would change nothing.
 const Unchanged = "unchanged"
 
 // IsUnchanged reports whether an update was refused because it would change nothing: it needs no room in the history.

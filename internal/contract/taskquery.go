@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and
-// retry_wait apart: what it finds for these must be described. Nor does it know causes.
+// TaskQuery is the visibility query for the tasks that a filter selects. Visibility cannot distinguish queued, running
+// and retry_wait: tasks found for these must be described. It does not know causes either.
 func TaskQuery(f *api.TaskFilter) string {
 	terms := []string{Equals("WorkflowType", TaskWorkflow)}
 	for _, filter := range []struct{ attribute, value string }{
@@ -135,7 +135,7 @@ func LaneStepsQuery(cluster, lane string) string {
 const TaskWaiting api.TaskStatus = "waiting"
 
 // TaskUnhandled is a mark and a status for filters only: the task was offered, and no agent there could run it. It
-// stays until an agent has had the task, so what has it is queued, running or in retry_wait.
+// stays until an agent has had the task, so a task with it is queued, running or in retry_wait.
 const TaskUnhandled api.TaskStatus = "unhandled"
 
 func statusTerm(status api.TaskStatus) string {

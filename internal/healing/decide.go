@@ -25,7 +25,7 @@ const (
 	orphansPerCycle = 20
 	// mostRecords bounds the decisions of one cluster that get a record in one cycle.
 	mostRecords = 100
-	// mostListed is from how many decisions on a cycle's record leaves out those that wait.
+	// mostListed is the number of decisions above which a cycle's record leaves out the waiting ones.
 	mostListed = 1000
 )
 
@@ -388,8 +388,8 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	return c, len(c.Agents) > 0 || c.Serving < c.Wanted || !c.LastUpset.IsZero()
 }
 
-// findAlone says of the ill agents what tasks lately needed that no healthy one has; of a critical or failed one, what
-// no degraded one has either.
+// findAlone names for each ill agent what recent tasks needed that no healthy agent has; for a critical or failed one,
+// that no degraded one has either.
 func (c *HealingCase) findAlone(of *cluster.Cluster) {
 	if len(c.Agents) == 0 {
 		return

@@ -52,8 +52,8 @@ type HealingCase struct {
 	Policy  api.HealingPolicy `json:"policy"`
 	// Agents are the members that may need an action: unhealthy ones, and those that healing took out of service.
 	Agents []HealingAgent `json:"agents,omitempty"`
-	// Members counts the connected members that no person keeps out of service, Serving those of them online, and
-	// Healthy those of these that are healthy.
+	// Members counts the connected members that no person keeps out of service, Serving the online ones among them, and
+	// Healthy the healthy ones among these.
 	Members int `json:"members"`
 	Serving int `json:"serving"`
 	Healthy int `json:"healthy"`

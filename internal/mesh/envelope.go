@@ -1,5 +1,4 @@
-// Package mesh is the domain of events from outside and of what they start. Like package fleet it holds types and pure
-// decisions.
+// Package mesh is the domain of events from outside and of the work that they start: types and pure decisions.
 package mesh
 
 import (
@@ -27,7 +26,7 @@ const (
 	AttrTraceState  = "tracestate"
 )
 
-// InboundID is the id of what becomes of the event. Events with one source and id have the same.
+// InboundID is the id of the event's record. Events with the same source and id share it.
 func InboundID(e *api.Envelope) string {
 	sum := sha256.Sum256([]byte(e.Attr("source") + "\x00" + e.Attr("id")))
 	return api.Qualify(e.Tenant(), hex.EncodeToString(sum[:16]))
@@ -95,7 +94,7 @@ func Complete(e *api.Envelope) {
 	}
 }
 
-// LabelOf adds to labels those of what the event starts, as far as there is room.
+// LabelOf adds the labels of the work that the event starts, as far as there is room.
 func LabelOf(e *api.Envelope, labels map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, labels)
@@ -110,7 +109,7 @@ func LabelOf(e *api.Envelope, labels map[string]string) map[string]string {
 // LabelEvent is the label of what events start with the id of the inbound event; see also api.LabelCorrelation.
 const LabelEvent = "event"
 
-// ErrTenant is an event, and what it would touch, of two tenants.
+// ErrTenant: an event and what it would touch are of different tenants.
 var ErrTenant = errors.New("tenant_mismatch: the event is of another tenant than what it is for")
 
 // AssertTenant is called before anything is read or changed for an event: both tenants must be the same.

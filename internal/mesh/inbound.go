@@ -63,7 +63,7 @@ func DeadDispatches(i *api.InboundEvent) (dead []api.Dispatch) {
 	return dead
 }
 
-// ReviveDispatches takes in what lives again: the same task, or the run that repeats one.
+// ReviveDispatches records what lives again: the same task, or the run that repeats one.
 func ReviveDispatches(i *api.InboundEvent, dispatches []api.Dispatch) {
 	for _, d := range dispatches {
 		SettleDispatch(i, cmp.Or(d.RetryOf, d.ID), "")

@@ -92,8 +92,8 @@ func standing(r api.Route, history []api.Attempt, now time.Time) (rest time.Dura
 	return rest, false
 }
 
-// Reroute is what comes after an attempt without a result, of a task with routes that have this history: the next route
-// that works, or the end. next is what would come of a task without routes.
+// Reroute decides what follows an attempt without a result, for a task with routes and this history: the next route
+// that works, or the end. next is what would follow without routes.
 func Reroute(
 	spec *api.TaskSpec, history []api.Attempt, next task.Redelivery, now time.Time,
 ) task.Redelivery {
@@ -150,7 +150,7 @@ type Usage struct {
 	USD float64 `json:"usd,omitempty"`
 }
 
-// mostTaken bounds what a call may say that it took, so that sums of calls stay numbers.
+// mostTaken bounds the usage that a call may report, so that sums of calls stay numbers.
 const mostTaken = 1 << 40
 
 // Taken is what a call took, by the result of its task: tokens, in and out, and millionths of a dollar; of each at most

@@ -33,7 +33,7 @@ func NotAccepted(errors []string) api.ModelMessage {
 // Talk is what the turns of a model and its tools have added to their conversation.
 type Talk []api.ModelMessage
 
-// Bytes are those of the talk as JSON.
+// Bytes is the size of the talk as JSON.
 //
 //workflowcheck:ignore
 func (t Talk) Bytes() int {
@@ -58,7 +58,7 @@ func (t Talk) Add(more ...api.ModelMessage) (longer Talk, ok bool) {
 // tooLong stands for the result of a tool for which the conversation has no room.
 const tooLong = "the result does not fit into the conversation any more"
 
-// Calls are those that the talk ends with, and that have no answers yet.
+// Calls are the calls at the end of the talk that have no answers yet.
 func (t Talk) Calls() []api.ToolCall {
 	if len(t) == 0 {
 		return nil

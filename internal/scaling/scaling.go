@@ -298,7 +298,7 @@ func waiting(n int64) string {
 }
 
 // ScalingLanes returns the lanes that spawned agents could serve. More agents would not help paused lanes, or lanes for
-// capabilities that spawned agents lack, or for resources that none of those that were spawned has.
+// capabilities or resources that no spawned agent has.
 func ScalingLanes(c *cluster.Cluster) []string {
 	var lanes []string
 	add := func(lane string) {

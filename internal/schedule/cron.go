@@ -29,7 +29,7 @@ type Cron struct {
 	// a field of days that begins with * restricts the other.
 	EitherDay bool
 	// Running says that minute or hour begins with *: the schedule goes by what the clock shows, through its changes
-	// too. Another one names times of a day, and each of them comes once.
+	// too. Otherwise the schedule names times of a day, and each comes once.
 	Running bool
 }
 

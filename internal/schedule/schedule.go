@@ -17,8 +17,8 @@ const (
 	catchupStarts      = 10
 )
 
-// StartsAMinute is how often a schedule starts something at most. Of cron it is that of an hour that it names. One that
-// only another tool could make counts as one each minute.
+// StartsAMinute is the most starts of a schedule a minute. For cron it is the rate within an hour that it names. A
+// schedule that only another tool could make counts as one start a minute.
 func StartsAMinute(cron string, interval api.Duration) float64 {
 	if interval > 0 {
 		return float64(time.Minute) / float64(interval)
@@ -30,8 +30,8 @@ func StartsAMinute(cron string, interval api.Duration) float64 {
 	return float64(bits.OnesCount64(uint64(c.Minute))) / 60
 }
 
-// CatchupWindow is how late a schedule that does not say so makes what was due while Mainstay was down: so that few are
-// made at once then, it is short for those that start something often.
+// CatchupWindow is the default for how late a schedule still makes what was due while Mainstay was down. It is short
+// for frequent schedules, so that few things start at once then.
 func CatchupWindow(cron string, interval api.Duration) time.Duration {
 	window := catchupStarts * float64(time.Minute) / StartsAMinute(cron, interval)
 	return min(max(time.Duration(window), leastCatchupWindow), mostCatchupWindow)
@@ -105,7 +105,7 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 	return nil
 }
 
-// Phase is what shifts an interval: Offset, or that of StartAt, with which the interval begins then.
+// Phase shifts an interval: it is Offset, or the phase of StartAt, so that the interval begins then.
 func (p *SchedulePlan) Phase() time.Duration {
 	if p.Offset != 0 || p.StartAt.IsZero() || p.Interval.Std() < time.Second {
 		return p.Offset.Std()

@@ -23,9 +23,9 @@ type HeldLine struct {
 // ByOwner reports whether the holder is the agent whose own entry it is.
 func (l HeldLine) ByOwner() bool { return l.Section.OfOneAgent() && l.Holder == l.Key }
 
-// Merged has the newest write of each key among those that it took, with a holder. Of an agent's own entry its own word
-// counts, also where copies are newer. Of equal writes the first agent's counts, or else that of the agent with the
-// lowest id. The order of taking does not matter.
+// Merged has the newest write of each key among those that it took, with a holder. For an agent's own entry its own
+// word counts, even if copies are newer. Among equal writes the first agent's counts, or else the one of the agent with
+// the lowest id. The order of taking does not matter.
 type Merged struct {
 	first string
 	lines map[api.StateRef]HeldLine
@@ -71,7 +71,7 @@ func (m *Merged) Take(l HeldLine) {
 	}
 }
 
-// Lines are those that were taken, sorted. It leaves out the own entries of those that are no members.
+// Lines are the lines taken, sorted, without the own entries of agents that are no members.
 //
 //workflowcheck:ignore
 func (m *Merged) Lines(member func(agentID string) bool) []HeldLine {

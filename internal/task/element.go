@@ -4,7 +4,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// EndOfElement is what Redeliver wants to know of an element that did not complete.
+// EndOfElement is the end of an element that did not complete, for Redeliver.
 func EndOfElement(r *api.ElementResult) AttemptEnd {
 	end := AttemptEnd{Outcome: r.Outcome, Begun: true, Final: r.NonRetryable, Reason: r.Error, ErrorType: r.ErrorType}
 	if !r.Stuck {

@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// LaneNeedsOf are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a
-// task with routes, what it needs for each provider.
+// LaneNeedsOf are the task's needs of its agent, with its type if tasks of the type have lanes of their own; for a task
+// with routes, the needs for each provider.
 func LaneNeedsOf(s *api.TaskSpec, ownType bool) []api.LaneNeeds {
 	taskType := ""
 	if ownType {
@@ -31,7 +31,7 @@ func LaneNeedsOf(s *api.TaskSpec, ownType bool) []api.LaneNeeds {
 }
 
 // LaneFor is the lane of tasks with these needs. Tasks that ask for resources wait in a lane of their class: hubs take
-// from it only while an agent has what the class needs, so what fits nowhere keeps nothing else waiting.
+// from it only while an agent has what the class needs, so a task that fits nowhere delays no other.
 func LaneFor(n *api.LaneNeeds) string {
 	switch {
 	case !n.Place.IsZero():

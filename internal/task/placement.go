@@ -23,7 +23,7 @@ type Candidate struct {
 	Providers     api.Providers
 	// EndsProcessTrees: no process of an exec task outlives its attempt or the agent.
 	EndsProcessTrees bool
-	// Inventory is what it offers, and Stock what of that is left now; needed for tasks that ask for resources only.
+	// Inventory is what it offers, and Stock the part left now; only tasks that ask for resources need them.
 	Inventory *api.Inventory
 	Stock     *Stock
 }

@@ -137,7 +137,7 @@ func (r *recovering) ended() Redelivery {
 	return r.restart()
 }
 
-// restart has the same agent begin it again, or what follows when restarts are used up.
+// restart makes the same agent begin the task again, or decides what follows when restarts are used up.
 func (r *recovering) restart() Redelivery {
 	s := r.policy
 	if at, ok := NextRecovery(r.Restart, s.Restarts, r.end.At); ok {

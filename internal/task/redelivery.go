@@ -96,7 +96,7 @@ func (e *AttemptEnd) LastUnreceived(tally Tally) bool {
 	return e.NotReceived && tally.NotReceived+1 >= maxNotReceived
 }
 
-// Kind is what kind of cause the end is, for people who look for all of it: the type of the failure, if it has one.
+// Kind names the cause of the end, for people who look for all of a kind: the type of the failure, if it has one.
 func (e *AttemptEnd) Kind() string {
 	switch {
 	case e.NotReceived:
@@ -277,7 +277,7 @@ func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Du
 }
 
 // TurnWait is the wait of a run or an event after the nth time that it was not its tenant's turn: soon half a minute to
-// a whole one, so that those that wait do not keep the workers busy.
+// a minute, so that waiting ones do not keep the workers busy.
 func TurnWait(id string, n int) time.Duration {
 	wait := Doubled(500*time.Millisecond, n-1, 30*time.Second)
 	return wait + jitter(id, n, wait)

@@ -20,10 +20,10 @@ type Stock struct {
 	ports     *Ports
 }
 
-// Ports are the ports of a host that are in use. Those of nil are all free.
+// Ports are the ports of a host that are in use. In nil all are free.
 type Ports struct {
 	taken portSet // nobody gets them
-	inUse portSet // these, and those that were free only a short time ago
+	inUse portSet // these, and ports freed only a short time ago
 }
 
 // portSet has a bit for each port, in pages of 1,024 where there is one.
@@ -176,8 +176,8 @@ func (s *Stock) lackingVolume(demands []api.VolumeDemand) string {
 	return ""
 }
 
-// findDevices gives each demand devices of its own: first those that must be whole, then the largest shares. A share is
-// taken from the device that has the least left which is enough.
+// findDevices gives each demand devices of its own: first to demands for whole ones, then to the largest shares. A
+// share comes from the device with the least left that suffices.
 func (s *Stock) findDevices(demands []api.DeviceDemand) (shares []api.DeviceShare, lacking string) {
 	order := demands
 	if len(demands) > 1 {
