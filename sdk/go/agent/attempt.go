@@ -165,8 +165,8 @@ func (at *attempt) execute() {
 	}
 }
 
-// awaitCheckpoint lets the hub have the newest checkpoint before the result, which the next attempt begins with. It
-// does not wait for long for a hub that is away.
+// awaitCheckpoint waits until the hub has the newest checkpoint, with which the next attempt begins, before the result.
+// It does not wait for long for a hub that is away.
 func (at *attempt) awaitCheckpoint() {
 	for range checkpointLooks {
 		at.run.mu.Lock()

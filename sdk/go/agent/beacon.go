@@ -100,8 +100,8 @@ func (at *attempt) overtime(result *protocol.Result, cause error) {
 	}
 }
 
-// livesOn ends an attempt whose command has left what cannot be killed: unless that ends soon, the attempt is stuck. It
-// reports false outside of an agent's attempt.
+// livesOn ends an attempt whose command has left processes that cannot be killed: unless they end soon, the attempt is
+// stuck. It reports false outside of an agent's attempt.
 func (t *Task) livesOn() bool {
 	if t.attempt == nil {
 		return false

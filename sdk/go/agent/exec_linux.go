@@ -61,7 +61,7 @@ const (
 	leaseLimit = 100 * time.Millisecond
 )
 
-// leftLimit is how long what a command has left behind may hold its output.
+// leftLimit is how long processes that a command has left behind may hold its output.
 const leftLimit = 6 * time.Second
 
 // killAgain spaces the tries to kill what lives on.

@@ -59,7 +59,7 @@ func (p *pipes) copyAll() {
 	copying.Wait()
 }
 
-// copy copies what comes through a pipe, and what the other one has at these times.
+// copy copies what comes through a pipe, and each time also what the other one has.
 func (p *pipes) copy(i int) {
 	own, err := p.ends[i].SyscallConn()
 	other, err2 := p.ends[1-i].SyscallConn()

@@ -43,7 +43,7 @@ func (at *attempt) listeners(port int) (found []listener, known bool) {
 	return found, known || slices.ContainsFunc(found, func(l listener) bool { return l.own })
 }
 
-// processes are those of the instance: of a command its tree, else the agent's own without its commands' trees.
+// processes are the instance's: a command's tree, else the agent's own without its commands' trees.
 func (at *attempt) processes() []int {
 	if guard := at.guard.Load(); guard != 0 {
 		return proctree.Below(int(guard), nil)

@@ -211,7 +211,7 @@ func (r *run) renewLease(sentAt time.Time, length time.Duration) {
 	}
 }
 
-// leaseChanged has those who wait for the lease's end look again. The mutex is held.
+// leaseChanged makes those who wait for the lease's end look again. The mutex is held.
 func (r *run) leaseChanged() {
 	close(r.renewed)
 	r.renewed = make(chan struct{})

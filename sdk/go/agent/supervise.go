@@ -11,7 +11,7 @@ import (
 
 // Session is what a supervisor of the process needs for ProveDeath. Who has its token can end the session.
 type Session struct {
-	// HubURLs are the hubs, that of the session first.
+	// HubURLs are the hubs, the session's first.
 	HubURLs []string `json:"hub_urls"`
 	Token   string   `json:"token"`
 }

@@ -36,7 +36,7 @@ type Task struct {
 	Element *int
 	// Instance is set of an instance of a job.
 	Instance *api.InstanceOf
-	// Allocation is what the task got of what it asked for with place, or nil. Volumes has the paths of its volumes.
+	// Allocation has the resources that the task got for its place, or is nil. Volumes has the paths of its volumes.
 	Allocation *api.Allocation
 	Volumes    map[string]string
 	// IdempotencyKey is the same for every attempt of the work, for calls of services that accept idempotency keys.

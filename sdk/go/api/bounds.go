@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Bounds are what a number or a duration that somebody writes may be. The tags of its field say it: minimum,
-// exclusiveMinimum and maximum of a number, least and most of a duration. A duration without least must be above zero.
+// Bounds limit a number or a duration that somebody writes. The tags of its field give them: minimum, exclusiveMinimum
+// and maximum of a number, least and most of a duration. A duration without least must be above zero.
 //
-// Zero stands for what was left out, so where it is no value of its own it is refused as soon as somebody writes it.
+// Zero stands for a field left out, so where it is no value of its own it is refused as soon as somebody writes it.
 type Bounds struct {
 	duration, whole, optional bool
 	least, above, most        string // as the tags have them; empty: none

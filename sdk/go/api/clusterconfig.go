@@ -73,7 +73,7 @@ type ClusterConfig struct {
 	SelfHealing HealingPolicy `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. Other tenants have 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
-	// Tenants are those that the cluster is for. Empty: all.
+	// Tenants are the tenants that the cluster is for. Empty: all.
 	Tenants []string `json:"tenants,omitempty" maxItems:"100" doc:"The tenants whose tokens may submit tasks, jobs and schedules for it; to those of others it does not exist. Empty: all. Other tenants' work that is there already does not begin any more: it fails; what runs goes on until it ends."`
 	// Scaling decides when agents are started and stopped. Off by default.
 	Scaling ScalingPolicy `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
@@ -214,8 +214,8 @@ func validateWeights(weights map[string]float64) error {
 
 // Changed returns the configuration with changes, which are JSON in the form of the configuration. Fields that they
 // leave out or set to null stay. A tenant weight of 0 removes the tenant's weight. Resources and the environment of
-// started agents are replaced as a whole. With scaling the number that it kept ends, unless the changes give one.
-// Neither the configuration nor the changes are modified.
+// started agents are replaced as a whole. When scaling ends, the number of agents that it kept ends too, unless the
+// changes give one. Neither the configuration nor the changes are modified.
 func (c ClusterConfig) Changed(changes map[string]any) (ClusterConfig, error) {
 	settings := map[string]any{}
 	if err := transcode(c, &settings); err != nil {

@@ -1,6 +1,6 @@
 package api
 
-// Evidence is what an agent was given up on.
+// Evidence is the sign by which an agent was given up.
 type Evidence string
 
 // The kinds of evidence.

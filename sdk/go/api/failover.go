@@ -68,8 +68,8 @@ type FailoverRecord struct {
 	Targets []string `json:"targets,omitempty"`
 	// StateSync is the outcome of the state sync after a promotion; empty: this failover made none.
 	StateSync SyncStatus `json:"state_sync,omitempty" enum:"running,consistent,inconsistent,skipped,failed"`
-	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life: its last poll,
-	// or the close of its connection.
+	// Evidence is the sign by which the agent was given up, and NoticedAfter how long after its last sign of life: its
+	// last poll, or the close of its connection.
 	Evidence     Evidence  `json:"evidence,omitempty" enum:"connection_closed,unreachable,silence,proof,hub_lost"`
 	NoticedAfter Duration  `json:"noticed_after,omitempty" doc:"How long after the agent's last sign of life that was."`
 	NoticedAt    time.Time `json:"noticed_at"`

@@ -41,7 +41,7 @@ var ReservedAgentIDs = []string{"arrays", "clusters", "deployments", "drains", "
 	"healing", "inbound", "jobs", "overview", "quarantine", "queue", "register", "rollouts", "runs", "scalings",
 	"schedules", "services", "tasks", "tokens"}
 
-// optionalID is ValidateID of what may be left out.
+// optionalID is ValidateID for an id that may be left out.
 func optionalID(what, id string) error {
 	if id == "" {
 		return nil

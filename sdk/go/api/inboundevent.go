@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// InboundStatus is what has become of an event.
+// InboundStatus is the status of an event.
 type InboundStatus string
 
 // The statuses of an event.
@@ -20,7 +20,7 @@ const (
 // Waits reports whether a person can still replay or discard the event.
 func (s InboundStatus) Waits() bool { return s == InboundUnmatched || s == InboundQuarantined }
 
-// InboundEvent is what has become of an event from outside.
+// InboundEvent is the state of an event from outside.
 type InboundEvent struct {
 	ID            string            `json:"id" doc:"Made of the event's source and id, with its tenant before it."`
 	Tenant        string            `json:"tenant,omitempty"`

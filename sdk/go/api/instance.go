@@ -25,8 +25,8 @@ type InstanceOf struct {
 	DisconnectGrace Duration `json:"disconnect_grace,omitempty" least:"0s" doc:"How long its agent may be out of touch before the instance counts as lost."`
 }
 
-// DefaultStopGrace is how long instances, and work that is no command, have to end when they are stopped, and any work
-// when its agent stops; DefaultCommandGrace is what commands of other tasks have. MaxStopGrace bounds what people say.
+// DefaultStopGrace is how long stopped instances, and work that is no command, have to end, and any work when its agent
+// stops; DefaultCommandGrace is the same for commands of other tasks. MaxStopGrace bounds the values that people set.
 const (
 	DefaultStopGrace    = 5 * time.Second
 	DefaultCommandGrace = 30 * time.Second
@@ -47,7 +47,7 @@ func (i *InstanceOf) OfEachAgent() bool {
 	return i != nil && (i.Kind == "system" || i.Kind == "sysbatch")
 }
 
-// ServiceOffer is what others find an instance by.
+// ServiceOffer is how others find an instance.
 type ServiceOffer struct {
 	Name string      `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The service's name."`
 	Port ServicePort `json:"port,omitempty" doc:"The port that it listens on."`
@@ -80,7 +80,7 @@ type TCPCheck struct {
 	Address string      `json:"address,omitempty" maxLength:"45" doc:"An IP address of the agent's host at which the instance listens. Default: 127.0.0.1 and ::1, and where it is seen to listen."`
 }
 
-// OnFailing says what becomes of an instance that counts as failing.
+// OnFailing says what happens to an instance that counts as failing.
 type OnFailing string
 
 // What happens to an instance that counts as failing.

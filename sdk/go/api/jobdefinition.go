@@ -120,7 +120,7 @@ type Budget struct {
 // MicroUSD is its money in millionths of a dollar.
 func (b *Budget) MicroUSD() int { return int(math.Round(b.USD * 1e6)) }
 
-// String says what it gives.
+// String is the budget in words.
 func (b *Budget) String() string {
 	var parts []string
 	if b.Tokens > 0 {

@@ -59,7 +59,7 @@ type Instance struct {
 	// Ends counts the times in a row that it ended soon; NextAt is when it is started again.
 	Ends   int       `json:"ends,omitempty"`
 	NextAt time.Time `json:"next_at,omitzero" doc:"When it begins again, or is offered to agents again."`
-	// Health is what Hub said of this attempt, since HealthAt; empty: no agent runs it, for all that is known.
+	// Health is what Hub said of this attempt, since HealthAt; empty: no agent is known to run it.
 	Health   InstanceHealth `json:"told,omitempty"`
 	Attempt  int            `json:"attempt,omitempty"`
 	Changes  int64          `json:"health_changes,omitempty" doc:"How often its health has changed."`

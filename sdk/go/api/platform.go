@@ -30,21 +30,21 @@ const (
 	PullNever   PullPolicy = "never"
 )
 
-// DockerSpawn is what only the platform docker knows of the containers of agents.
+// DockerSpawn has the settings of agents' containers that only the platform docker has.
 type DockerSpawn struct {
 	Pull         PullPolicy `json:"pull,omitempty" enum:"missing,always,never" doc:"When the engine fetches the image. Default missing: where it does not have it."`
 	PidsLimit    int        `json:"pids_limit,omitempty" minimum:"1" maximum:"100000" doc:"Processes and threads of one agent, at most. 0: 1000."`
 	WritableRoot bool       `json:"writable_root,omitempty" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
 }
 
-// KubernetesSpawn is what only the platform kubernetes knows of the pods of agents.
+// KubernetesSpawn has the settings of agents' pods that only the platform kubernetes has.
 type KubernetesSpawn struct {
 	Pull          PullPolicy `json:"pull,omitempty" enum:"missing,always,never" doc:"When a node fetches the image. Default: as Kubernetes has it, always for the tag latest, else missing."`
 	WritableRoot  bool       `json:"writable_root,omitempty" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
 	PriorityClass string     `json:"priority_class,omitempty" maxLength:"253" doc:"The priority class of the pods. Default: that of the spawner's template, or of the namespace."`
 }
 
-// EC2Spawn is what only the platform ec2 knows of the instances of agents.
+// EC2Spawn has the settings of agents' instances that only the platform ec2 has.
 type EC2Spawn struct {
 	InstanceType string `json:"instance_type,omitempty" maxLength:"63" doc:"Such as c7g.large. Default: that of the spawner, or of its launch template."`
 	Spot         bool   `json:"spot,omitempty" doc:"Spot instances: AWS may take them back, and their agents are drained before. Default false."`

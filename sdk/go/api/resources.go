@@ -222,7 +222,7 @@ func (a *Amounts) Values(at string) (values [len(Dimensions)]int64, err error) {
 	return values, nil
 }
 
-// Allocation is what a hub gave an attempt of what its task asks for.
+// Allocation has the resources that a hub gave an attempt for its task's demand.
 type Allocation struct {
 	Amounts
 	Devices []DeviceShare  `json:"devices,omitempty"`

@@ -24,7 +24,7 @@ type Decision struct {
 	At     time.Time `json:"at"`
 }
 
-// RunPause says who paused a run, and what becomes of what runs.
+// RunPause says who paused a run, and what happens to its running tasks.
 type RunPause struct {
 	Mode PauseMode `json:"mode" enum:"stop,finish" doc:"stop: tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
 	Decision
@@ -43,7 +43,7 @@ const (
 	RejectStep   StepAction = "reject"
 )
 
-// PauseMode says what a pause does to what runs.
+// PauseMode says what a pause does to running tasks.
 type PauseMode string
 
 // The modes of a pause.

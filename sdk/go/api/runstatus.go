@@ -57,7 +57,7 @@ type RunStatus string
 // The statuses of a run. The last four are final.
 const (
 	RunRunning   RunStatus = "running"
-	RunPausing   RunStatus = "pausing" // nothing new begins; what runs is being stopped or finishes
+	RunPausing   RunStatus = "pausing" // nothing new begins; running tasks finish or are being stopped
 	RunPaused    RunStatus = "paused"
 	RunBlocked   RunStatus = "blocked" // nothing goes on until a person decides
 	RunCompleted RunStatus = "completed"

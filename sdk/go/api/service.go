@@ -27,7 +27,7 @@ type ServiceInstance struct {
 	Since    time.Time      `json:"since" doc:"When it began."`
 }
 
-// ServiceInstances are those that offer a service.
+// ServiceInstances are the instances that offer a service.
 type ServiceInstances struct {
 	Name      string            `json:"name"`
 	Index     string            `json:"index" doc:"Changes with the instances. Sent with wait, it holds the answer until they change."`

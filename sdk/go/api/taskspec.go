@@ -504,7 +504,7 @@ func (s *TaskSpec) AwaitedFor(instance *InstanceOf) time.Duration {
 // Grace is how long the task's work has to end once it was asked to.
 func (s *TaskSpec) Grace() time.Duration { return GraceOf(s.Type, s.StopGrace) }
 
-// GraceOf is how long work of a type has to end once it was asked to, where given is what its task says of it.
+// GraceOf is how long work of a type has to end once it was asked to; given is the task's own value, if it has one.
 func GraceOf(taskType string, given *Duration) time.Duration {
 	switch {
 	case given != nil:

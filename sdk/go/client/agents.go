@@ -35,7 +35,7 @@ func view(full bool) string {
 	return ""
 }
 
-// Get returns an agent; full with what it runs, which its hub is asked for.
+// Get returns an agent; full adds what it runs, for which the API asks its hub.
 func (a Agents) Get(ctx context.Context, id string, full bool) (*api.Agent, error) {
 	return get[api.Agent](ctx, a.c, path(id), values("view", view(full)))
 }

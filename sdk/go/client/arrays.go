@@ -102,7 +102,7 @@ func (a Arrays) Retry(ctx context.Context, id string, in api.RetryArrayRequest) 
 	return post[api.Array](ctx, a.c, path("arrays", id, "retry"), in)
 }
 
-// SetPriority changes the priority of what an array has still to deliver.
+// SetPriority changes the priority of an array's further deliveries.
 func (a Arrays) SetPriority(ctx context.Context, id string, in api.TaskPriorityRequest) (*api.Array, error) {
 	return post[api.Array](ctx, a.c, path("arrays", id, "priority"), in)
 }

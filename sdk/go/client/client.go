@@ -1,5 +1,5 @@
-// Package client is the Go client of the REST API: a method for each operation, by subject, as in c.Tasks.Get. What is
-// safe to repeat is repeated when the control plane is away or busy for a moment.
+// Package client is the Go client of the REST API: a method for each operation, by subject, as in c.Tasks.Get. It
+// repeats requests that are safe to repeat when the control plane is away or busy for a moment.
 package client
 
 import (
@@ -153,7 +153,7 @@ func NewTransport() *http.Transport {
 // URL is the address of the API, without a slash at its end.
 func (c *Client) URL() string { return c.base }
 
-// Raw returns a client that also puts the JSON of each answer into raw, as it came: of a list what was taken, of a
+// Raw returns a client that also puts the JSON of each answer into raw, as it came: for a list the items taken, for a
 // stream the event. Use it in one goroutine.
 func (c *Client) Raw(raw *json.RawMessage) *Client {
 	kept := *c

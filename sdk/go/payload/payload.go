@@ -127,8 +127,8 @@ func Template(taskType, at string, value json.RawMessage) (taken []string, probl
 	return r.taken, r.problems
 }
 
-// Task checks the payload of a task, and what its type needs beside it, and writes as text what stands where only text
-// fits. The error is an *Error.
+// Task checks the payload of a task and what its type needs beside it, and turns values into text where only text fits.
+// The error is an *Error.
 func Task(spec *api.TaskSpec) error {
 	if shapes[spec.Type] == nil {
 		return nil
@@ -287,7 +287,7 @@ func modelShape() *shape {
 	)
 }
 
-// feedback is what a correction adds to any payload.
+// feedback is the member that a correction adds to any payload.
 func feedback() member {
 	return optional("feedback", "What was wrong with the results so far; put in for corrections.",
 		list(anything(), listRule{wrong: "is put in for corrections: leave it out"}))

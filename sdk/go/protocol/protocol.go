@@ -1,6 +1,6 @@
-// Package protocol is what agents and hubs say to each other, as JSON over HTTP. It imports only fleet, so the agent
-// library stays free of the hub and of the Temporal SDK. docs/AGENT-PROTOCOL.md describes the same messages for
-// authors of agents in other languages.
+// Package protocol is what agents and hubs say to each other, as JSON over HTTP. It imports only api, so the agent
+// library stays free of the hub and of the Temporal SDK. docs/AGENT-PROTOCOL.md describes the same messages for authors
+// of agents in other languages.
 package protocol
 
 import (

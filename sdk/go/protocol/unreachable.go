@@ -15,8 +15,8 @@ var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: t
 // the latest.
 const unreachable = 2 * time.Second
 
-// NoticeUnreachable has the kernel give a connection up when what was sent on it stays without an answer. It has the
-// form of net.Dialer.Control.
+// NoticeUnreachable makes the kernel give a connection up when data sent on it stays unacknowledged. It has the form of
+// net.Dialer.Control.
 func NoticeUnreachable(_, _ string, c syscall.RawConn) error {
 	var failed error
 	if err := c.Control(func(fd uintptr) { failed = setUserTimeout(fd, unreachable) }); err != nil {

@@ -28,7 +28,7 @@ type tree struct {
 
 // guard starts the agent's commands, one after the other, and returns when the agent has ended and nothing of the last
 // one's tree is left. below is the folder of the cgroup in which to make the commands' own, or "". It does all on one
-// thread: to pass what happens from thread to thread took a third of a guard's time.
+// thread: passing events between threads took a third of a guard's time.
 func guard(agent *os.File, below string) {
 	syscall.CloseOnExec(Socket)
 	const setChildSubreaper = 36
