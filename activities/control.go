@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// announceTimeout bounds one try to announce a lost hub. It leaves time to tell Temporal who is left.
+	// announceTimeout bounds one try to announce a lost hub. It leaves time for the heartbeat that lists who is left.
 	announceTimeout = 22 * time.Second
 	// heldTimeout bounds the search for the work of a lost hub's agents.
 	heldTimeout = 10 * time.Second

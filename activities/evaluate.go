@@ -126,7 +126,7 @@ type evaluation struct {
 	types    cluster.LaneTypes // of the cluster, likewise
 }
 
-// readFacts makes what expressions see of the run as it stands.
+// readFacts makes the view of the run that expressions have.
 func (e *evaluation) readFacts() error {
 	type stepFacts struct {
 		Status api.StepStatus  `json:"status"`
@@ -287,8 +287,8 @@ func (e *evaluation) calls(
 	return answer, true, nil
 }
 
-// readCompletions replaces results that complete the step by what they complete it with, and returns what completes the
-// whole run; nil for nothing.
+// readCompletions replaces results that complete the step by the value that they give, and returns the value that
+// completes the whole run; nil: none.
 func readCompletions(step *job.PlannedStep, ended *contract.EndedStep) (completes json.RawMessage, err error) {
 	results := []*json.RawMessage{&ended.Result}
 	for i := range ended.Results {

@@ -29,7 +29,7 @@ func (a *Control) EndedRuns(ctx context.Context, runs []string) ([]string, error
 	return ended, nil
 }
 
-// ScheduleJob makes the schedules of a job in Temporal as its definition has them: those that Temporal takes, also when
+// ScheduleJob makes the schedules of a job in Temporal as its definition has them: all that Temporal accepts, even if
 // it refuses another.
 func (a *Control) ScheduleJob(ctx context.Context, in contract.ScheduleJob) error {
 	jobs, want := a.store().Jobs(), 0

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// lookFresh is how long what a look at required services found answers those who ask for the same.
+	// lookFresh is how long the result of a look at required services answers the same question again.
 	lookFresh = time.Second
 	// lookRest is how many times as long as it took a tenant's look is followed by none.
 	lookRest = 3

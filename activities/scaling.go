@@ -56,8 +56,8 @@ func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error
 	return result, nil
 }
 
-// sweepOne decides for one cluster, and has the cluster decide too where something is to be done: it alone knows what
-// is under way.
+// sweepOne decides for one cluster. If there is something to do, the cluster decides too: it alone knows what is under
+// way.
 func (a *Control) sweepOne(ctx context.Context, c *healing.ClusterFacts) (cluster.ScalingDecision, error) {
 	decision, facts, err := a.decide(ctx, c)
 	if err != nil || decision.Change == api.ScaleNone {
@@ -86,7 +86,7 @@ func (a *Control) decide(
 	return decision, facts, err
 }
 
-// ReadScaling reads what changes every second of one cluster.
+// ReadScaling reads the facts about one cluster that change every second.
 func (a *Control) ReadScaling(ctx context.Context, cluster string) (scaling.ScalingFacts, error) {
 	read, err := a.clusters().Facts(ctx, cluster)
 	if err != nil {

@@ -18,7 +18,7 @@ const turnWait, turnLater = time.Second, 10 * time.Second
 // turns are of activities that may cost much. Those of one tenant come one after another on each worker.
 type turns struct{ one limit.AtOnce }
 
-// turn is that of one activity, until it is done. Done once more does nothing.
+// turn is the turn of one activity, until it is done. A second done does nothing.
 type turn struct {
 	of     *turns
 	tenant string

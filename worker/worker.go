@@ -71,9 +71,8 @@ func NewMetrics(r prometheus.Registerer) Metrics {
 }
 
 const (
-	// workflowPollers are the open polls for new workflows, and as many are for those that the worker has in memory.
-	// Polls that are for both go to the latter while there is one with something to do: with thousands of them, no
-	// schedule of anybody would fire.
+	// workflowPollers is how many polls are open for new workflows, and as many again for those in memory. Polls for
+	// both would serve the latter while any of them has work: with thousands of them, nobody's schedule would fire.
 	workflowPollers = 8
 	// mostCached and leastCached bound the workflows that are kept in memory between their events.
 	mostCached, leastCached = 1000, 100

@@ -38,7 +38,7 @@ var Local = Identity{Kind: api.IdentityLocal, ID: "local", Role: api.RoleAdmin, 
 // Known reports whether it is somebody.
 func (id *Identity) Known() bool { return id.Kind != "" }
 
-// Sharer names those with whom an identity shares what there is a bound for: its tenant, or the token itself.
+// Sharer names the group that shares bounds with an identity: its tenant, or the token itself.
 func (id *Identity) Sharer() string {
 	if id.Tenant != "" {
 		return "tenant " + id.Tenant

@@ -36,7 +36,7 @@ type Record struct {
 	ID   string        `json:"id"`
 	Name string        `json:"name"`
 	Kind api.TokenKind `json:"kind"`
-	// Hash is that of the whole token.
+	// Hash is the hash of the whole token.
 	Hash      Hash           `json:"hash"`
 	Role      api.AccessRole `json:"role,omitempty"`
 	Tenant    string         `json:"tenant,omitempty"`
@@ -150,12 +150,11 @@ func (r *Record) Identity() Identity {
 	return id
 }
 
-// Kept reports whether an id is that of a token that is kept, and so can be revoked, and not of one that is known
-// beforehand.
+// Kept reports whether an id is of a stored token, which can be revoked, and not of one known beforehand.
 func Kept(id string) bool { return len(id) == 2*idBytes && lowerHex(id) }
 
-// Redact is a text that may be a token, whole or damaged, sent where its id belongs, without the secret: of what begins
-// as a token does, it has as much as the id takes.
+// Redact removes the secret from a text that may be a token, whole or damaged, sent where its id belongs: of anything
+// that begins as a token does, it keeps only as much as an id takes.
 func Redact(text string) string {
 	for _, prefix := range []string{apiPrefix, joinPrefix, spawnPrefix} {
 		at := strings.Index(text, prefix)
@@ -166,7 +165,7 @@ func Redact(text string) string {
 	return text
 }
 
-// Line is the id of a token, of the one that made it, and so on: those that are kept, and those that were and are gone.
+// Line lists the id of a token, of the token that made it, and so on, whether they are stored or gone.
 func Line(tokens []Record, id string) (line []string) {
 	for !slices.Contains(line, id) {
 		i := slices.IndexFunc(tokens, func(t Record) bool { return t.ID == id })
@@ -206,7 +205,7 @@ const MaxTokens = 500
 // MaxAncestors is how many ancestors all tokens together may have. A token's go with it.
 const MaxAncestors = 10_000
 
-// Validate checks what a token is to be good for. Names and ids are checked by their own rules before. The field is
+// Validate checks the rights that a token is to have. Names and ids are checked by their own rules before. The field is
 // where the mistake is.
 func (r *Record) Validate() (field string, err error) {
 	wrong := func(field, what string) (string, error) { return field, errors.New(what) }

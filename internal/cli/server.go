@@ -14,7 +14,7 @@ import (
 )
 
 // ofServer are the commands of mainstay-server, with their short descriptions. This program starts it for them, so that
-// whatever else a person or a script calls does not carry a control plane.
+// all other commands carry no control plane.
 var ofServer = map[string]string{
 	"config":  "Check a configuration file, and show what holds and why",
 	"demo":    "Show it on real work: agents digest every file of a folder",

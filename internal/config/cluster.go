@@ -84,7 +84,7 @@ type HealthMonitoring struct {
 	HealthCheckInterval api.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
 }
 
-// TaskQueue is about the cluster's tasks: what those have that leave it out.
+// TaskQueue has the defaults of the cluster's tasks.
 type TaskQueue struct {
 	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
 	MaxDeliveryAttempts int `json:"max_delivery_attempts,omitempty" minimum:"1" maximum:"100"`

@@ -32,7 +32,7 @@ type HTTP struct {
 	Listen string `json:"listen,omitempty"`
 }
 
-// Mesh is what events from outside start.
+// Mesh configures the handling of events from outside.
 type Mesh struct {
 	// AssignmentTypes are the types of events whose data is a task. Default AgentTaskAssigned,
 	// dev.mainstay.task.assigned, InvokeModel and InvokeTool.
@@ -98,7 +98,7 @@ type Hub struct {
 	DisconnectGrace api.Duration `json:"disconnect_grace,omitempty" least:"50ms" most:"10m"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
 	HealthCheckInterval api.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
-	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Idempotent
+	// AcceptTimeout is how long an agent may take to confirm that it runs a task; then the task goes back. Idempotent
 	// work that an answer carried waits at least for the agent's lease. Default 5s.
 	AcceptTimeout api.Duration `json:"accept_timeout,omitempty" least:"50ms" most:"10m"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.

@@ -90,7 +90,7 @@ type description struct {
 	settings []Setting
 }
 
-// keys are the fields of a section, also those of a struct in it that is embedded.
+// keys are the fields of a section, including those of embedded structs.
 func keys(section reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(section), func(f reflect.StructField) bool { return f.Anonymous })
 }
@@ -158,7 +158,7 @@ func (d *description) writtenAt(key string) int {
 	return 0
 }
 
-// overrule puts in what the environment and flags say.
+// overrule applies the environment and the flags.
 func (d *description) overrule(c *Config, temporal func(Temporal) (Temporal, error),
 	lookup func(string) (string, bool), flags map[string]Override,
 ) error {

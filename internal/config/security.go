@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Security says who may use the API. It is off only for what listens on this machine alone; see docs/SECURITY.md.
+// Security says who may use the API. It is off only while nothing listens beyond this machine; see docs/SECURITY.md.
 type Security struct {
 	// AdminTokenFile holds the first admin token, at least 32 characters. Default: MAINSTAY_ADMIN_TOKEN.
 	AdminTokenFile string `json:"admin_token_file,omitempty"`

@@ -24,7 +24,7 @@ type Spawner struct {
 	EC2 EC2 `json:"ec2,omitempty"`
 	// Name is the spawner's own, unique in the installation; a restarted one keeps it. Default: the host's name.
 	Name string `json:"name,omitempty"`
-	// Dir holds what it knows of its processes, and their logs. Default mainstay-spawner.
+	// Dir holds the records of its processes, and their logs. Default mainstay-spawner.
 	Dir string `json:"dir,omitempty"`
 	// HubURLs are the hubs that its agents dial. Default: the hub of the same process.
 	HubURLs []string `json:"hub_urls,omitempty"`
@@ -59,9 +59,9 @@ type Kubernetes struct {
 	// or ~/.kube/config, else the service account of the spawner's own pod.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Context    string `json:"context,omitempty"`
-	// Namespace is that of the pods. Default: the context's, or the one of the spawner's own pod.
+	// Namespace is the pods' namespace. Default: the context's, or the one of the spawner's own pod.
 	Namespace string `json:"namespace,omitempty"`
-	// ServiceAccount is that of the pods, whose token they see. Default: the namespace's, without its token.
+	// ServiceAccount is the pods' account, whose token they see. Default: the namespace's, without its token.
 	ServiceAccount string `json:"service_account,omitempty"`
 	// PodTemplate is a file with what all pods have in common, as a PodTemplateSpec in YAML. Default: nothing.
 	PodTemplate string `json:"pod_template,omitempty"`
@@ -94,7 +94,7 @@ type EC2 struct {
 	// LaunchTemplate is the id or the name of a launch template, and LaunchTemplateVersion its version. Default: none.
 	LaunchTemplate        string `json:"launch_template,omitempty"`
 	LaunchTemplateVersion string `json:"launch_template_version,omitempty"`
-	// Image, an AMI, and InstanceType are those of agents whose cluster names none.
+	// Image, an AMI, and InstanceType are for agents whose cluster names none.
 	Image        string `json:"image,omitempty"`
 	InstanceType string `json:"instance_type,omitempty"`
 	// Subnet and SecurityGroup are ids, InstanceProfile is a name.

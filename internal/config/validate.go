@@ -175,7 +175,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 	}
 
 	if len(k.problems) == before {
-		err := full.Validate() // what fleet may come to forbid
+		err := full.Validate() // other rules of api
 		k.check(err == nil, at, "%v", err)
 	}
 }

@@ -27,8 +27,8 @@ const (
 	refusedFor = time.Second
 )
 
-// Limit bounds the connections of a server. Those beyond are closed: so those that agents have stay, and the process
-// has files for its own work.
+// Limit bounds the connections of a server and closes further ones, so that agents keep theirs and the process has
+// files for its own work.
 type Limit struct {
 	most         int
 	strangers    int // of one address; 0: no bound

@@ -5,8 +5,8 @@ import (
 	"container/list"
 )
 
-// crowd is connections of strangers: all of them, whose parts are networks, those of a network, whose parts are
-// addresses, or those of an address.
+// crowd counts connections of strangers: all of them, divided into networks; those of a network, divided into
+// addresses; or those of an address.
 type crowd struct {
 	of          *crowd // that it is a part of; nil: it is all
 	name        string

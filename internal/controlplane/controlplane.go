@@ -53,7 +53,7 @@ const (
 // roles are the parts that a process plays.
 type roles struct{ hub, gateway, worker, spawner bool }
 
-// AllRoles are those of a process that has them all, but for the spawner.
+// AllRoles are all roles but the spawner.
 var AllRoles = roles{hub: true, gateway: true, worker: true}
 
 // String is the value of --roles.
@@ -284,8 +284,8 @@ func (p *Plane) startHub(ctx context.Context, o Options, api *httpapi.Server, re
 // Failed gives the reason when the HTTP server ends by itself.
 func (p *Plane) Failed() <-chan error { return p.served }
 
-// Stop stops serving: agents are answered and what the hub holds goes back first, then requests end, then the worker.
-// It may be called twice.
+// Stop stops serving: first agents get answers and the hub gives its tasks back, then requests end, then the worker. It
+// may be called twice.
 func (p *Plane) Stop() {
 	p.stopping.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)

@@ -25,7 +25,7 @@ import (
 // adminTokenEnv is the environment's first admin token.
 const adminTokenEnv = "MAINSTAY_ADMIN_TOKEN"
 
-// SecurityFlags are those of `serve` and `dev`.
+// SecurityFlags are the security flags of `serve` and `dev`.
 type SecurityFlags struct {
 	adminTokenFile, joinTokenFile string
 	tlsCert, tlsKey, tlsClientCA  string
@@ -50,7 +50,7 @@ func (f *SecurityFlags) AddTo(flags *pflag.FlagSet) {
 	)
 }
 
-// addServing adds those of `serve` alone.
+// addServing adds the flags of `serve` alone.
 func (f *SecurityFlags) addServing(flags *pflag.FlagSet) {
 	f.AddTo(flags)
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
@@ -61,7 +61,7 @@ func (f *SecurityFlags) addServing(flags *pflag.FlagSet) {
 		"no security: everybody may do everything; only on an address of this machine alone")
 }
 
-// Over puts what was given on the command line over the configuration.
+// Over replaces values of the configuration by those of the command line.
 func (f *SecurityFlags) Over(s config.Security) config.Security {
 	for _, field := range []struct {
 		flag string

@@ -92,7 +92,7 @@ func (s *Spawner) EndAgents(limit time.Duration, graceful bool) {
 	s.host.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	_ = spawner.TerminateAll(ctx, s.platform, graceful) // what lives on gives up by itself
+	_ = spawner.TerminateAll(ctx, s.platform, graceful) // agents that live on give up by themselves
 	s.platform.Close()
 }
 

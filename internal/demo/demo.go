@@ -19,7 +19,7 @@ import (
 // demoSlots is how many tasks each agent of the demo runs at a time.
 const demoSlots = 4
 
-// demoReport is what came of the demo.
+// demoReport is the result of the demo.
 type demoReport struct {
 	Folder    string      `json:"folder"`
 	Files     int         `json:"files"`

@@ -24,7 +24,7 @@ const (
 	scenarioHealing  = "healing"
 	// healingDemoAgents are wanted throughout.
 	healingDemoAgents = 3
-	// healingDemoTask is how long each of its tasks works, in seconds: long enough to be caught by what happens.
+	// healingDemoTask is how long each of its tasks works, in seconds: long enough to be caught by a fault.
 	healingDemoTask = 90
 	// healingDemoLimit bounds each step.
 	healingDemoLimit = 90 * time.Second
@@ -54,7 +54,7 @@ type demoStep struct {
 	Why   string    `json:"why,omitempty"`
 }
 
-// healingDemoReport is what came of it.
+// healingDemoReport is its result.
 type healingDemoReport struct {
 	Steps   []demoStep          `json:"steps"`
 	Actions []api.HealingRecord `json:"actions"`

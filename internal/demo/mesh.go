@@ -73,7 +73,7 @@ type meshDemo struct {
 	south  atomic.Int64
 }
 
-// meshReport is what came of it.
+// meshReport is its result.
 type meshReport struct {
 	Steps  []demoStep     `json:"steps"`
 	Calls  map[string]int `json:"calls"` // of the providers, and of the tool

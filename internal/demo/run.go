@@ -21,7 +21,7 @@ import (
 // lookEvery is how long the demo waits for an array until it shows how far it is.
 const lookEvery = 20 * time.Millisecond
 
-// demoRun submits the work of the demo and gathers what came of it.
+// demoRun submits the work of the demo and gathers the results.
 type demoRun struct {
 	client *client.Client
 	story  io.Writer

@@ -53,13 +53,13 @@ const databaseFile = "temporal.db"
 
 // Store says where Temporal keeps its data.
 type Store struct {
-	// Main has histories, queues and namespaces, Visibility what lists are made of. They may be one database.
+	// Main has histories, queues and namespaces, and Visibility the data of lists. They may be one database.
 	Main, Visibility *config.SQL
 	// Shards is how many parts the histories are in. It is fixed when the databases are made.
 	Shards int32
 }
 
-// openStore opens what the options name, and makes the namespace with our search attributes.
+// openStore opens the databases that the options name, and makes the namespace with our search attributes.
 func openStore(o Options) (*Store, error) {
 	store := o.Store
 	if store == nil {
@@ -240,7 +240,7 @@ const statementsKept = 400
 // keepingConn is used by one goroutine at a time, as every connection is.
 type keepingConn struct {
 	sqliteConn
-	idle map[string]sqliteStmt // by their text, those that nobody uses now
+	idle map[string]sqliteStmt // by their text; only unused ones
 }
 
 func (c *keepingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {

@@ -21,9 +21,9 @@ import (
 const (
 	// maxStrangers is how many connections one address may have that have not shown the key yet.
 	maxStrangers = 64
-	// maxHeaders is how large the headers of a request may be, and keylessBytes how much is read of a connection before
-	// the key: those, and what HTTP/2 sends first. Each frame is at least a read, and keylessReads bounds what they
-	// cost: clients need about ten, and more where the headers come in pieces.
+	// maxHeaders bounds the headers of a request. keylessBytes bounds the bytes read from a connection before the key:
+	// the headers, and the first frames of HTTP/2. Each frame takes at least a read, and keylessReads bounds the reads:
+	// clients need about ten, and more where the headers come in pieces.
 	maxHeaders   = 16 << 10
 	keylessBytes = maxHeaders + 4<<10
 	keylessReads = 64

@@ -26,8 +26,8 @@ const (
 	acceptRetry = 5 * time.Millisecond
 )
 
-// keepInside has Temporal's services listen by inside, where they have a certificate of their own. Temporal gives no
-// other way to its listeners: it makes each service of what this variable of its lists.
+// keepInside makes Temporal's services listen through inside, if they have a certificate of their own. Temporal gives
+// no other access to its listeners: it makes each service from what this variable lists.
 var keepInside = sync.OnceFunc(func() {
 	resource.DefaultOptions = fx.Options(resource.DefaultOptions, fx.Decorate(
 		func(

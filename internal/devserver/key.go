@@ -20,8 +20,8 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// services are those of Temporal that run. Where clients need a key, Temporal's own worker has a frontend of its own,
-// which only Temporal's services can use.
+// services are the services of Temporal that run. If clients need a key, Temporal's own worker has a frontend of its
+// own, which only Temporal's services can use.
 func services(key string) []string {
 	if key == "" {
 		return temporal.DefaultServices
@@ -29,7 +29,7 @@ func services(key string) []string {
 	return temporal.Services
 }
 
-// withKey has the frontend refuse those who do not show the key, and all services those who are not of this server.
+// withKey makes the frontend refuse clients without the key, and all services refuse callers from outside this server.
 func withKey(key string, internal *internalTLS) []temporal.ServerOption {
 	if key == "" {
 		return []temporal.ServerOption{
@@ -97,7 +97,7 @@ func newInternalTLS() (*internalTLS, error) {
 			Certificates: own,
 			NextProtos:   []string{"h2"},
 			ClientAuth:   tls.RequireAnyClientCert,
-			// There is one good certificate. To verify what a stranger made up may take half a second.
+			// There is one good certificate. Verifying a stranger's invention may take half a second.
 			VerifyConnection: func(state tls.ConnectionState) error {
 				if !bytes.Equal(state.PeerCertificates[0].Raw, der) {
 					return errors.New("it is not the certificate of Temporal's services")

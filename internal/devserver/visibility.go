@@ -74,8 +74,8 @@ func visibilityStatements() []string {
 	return statements
 }
 
-// sparseIndex replaces Temporal's index of an attribute's column by one that has only the rows with a value. With the
-// type of the workflow, SQLite takes it for what few tasks have, as a small tenant, and not the index of all tasks.
+// sparseIndex replaces Temporal's index of an attribute's column by one of only the rows with a value. With the
+// workflow's type in it, SQLite uses it for rare values, such as a small tenant, instead of the index of all tasks.
 func sparseIndex(theirs, ours, column, more string, n int) []string {
 	column = fmt.Sprintf("%s%02d", column, n)
 	return []string{

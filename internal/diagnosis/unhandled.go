@@ -39,8 +39,8 @@ func (t *UnhandledTask) group() string {
 		fmt.Sprintf(" %+v", t.Place)
 }
 
-// OfUnhandled is about those of the tasks that no agent of the cluster can run as it is now, one problem for each type,
-// pinned agent and set of capabilities. Where no agent may take them at all, other problems say so.
+// OfUnhandled is about the tasks that no agent of the cluster can run as it is now, one problem for each type, pinned
+// agent and set of capabilities. If no agent may take them at all, other problems say so.
 func OfUnhandled(c *cluster.Cluster, tasks []UnhandledTask) []api.Problem {
 	var problems []api.Problem
 	const handled = -1
@@ -162,7 +162,7 @@ func takersOf(c *cluster.Cluster, t *UnhandledTask) []*cluster.Member {
 	return takers
 }
 
-// whyUnhandled names an agent that would run the task if it could be given it, or else what the takers handle.
+// whyUnhandled names an agent that would run the task if it could get it, or else what the takers handle.
 func whyUnhandled(c *cluster.Cluster, t *UnhandledTask, takers []*cluster.Member) string {
 	for i := range c.Members {
 		m := &c.Members[i]

@@ -195,8 +195,8 @@ func whyIncapable(c *cluster.Cluster, serving []*cluster.Member, required []stri
 	return words
 }
 
-// lacking names what members lack of what the task asks for, and how many: all that they have counts, or only what
-// is free now, if that is known.
+// lacking names the task's resources that members lack, and how many lack them. It counts all that they have, or with
+// now only what is free, if that is known.
 func (w *Waiting) lacking(members []*cluster.Member, now bool) string {
 	if w.Spec.Place.IsZero() || now && w.Held == nil {
 		return ""

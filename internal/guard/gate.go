@@ -52,7 +52,7 @@ const (
 
 // Options are what a Gate needs.
 type Options struct {
-	// Tokens reads those that there are; see FromTemporal.
+	// Tokens reads the existing tokens; see FromTemporal.
 	Tokens Reader
 	Logger *zap.Logger
 	// AdminToken and JoinToken are known beforehand; empty: none. They are hashed and forgotten.
@@ -230,8 +230,8 @@ func (g *Gate) admit(
 	}, nil
 }
 
-// probes are requests whose answers are short. They count apart: who keeps connections of an address from being
-// answered must not have what watches the server, from that address, take it for dead.
+// probes are requests with short answers. They count apart, so that a flood from an address does not make a monitor at
+// the same address take the server for dead.
 var probes = map[string]bool{"/healthz": true, protocol.ReadyPath: true, "/health": true}
 
 // holderOf is whom a connection counts for. A tenant may have the name of a cluster.
@@ -257,8 +257,8 @@ func (g *Gate) registersAgain(r *http.Request) (agent, cluster string) {
 	return "", ""
 }
 
-// withoutSecrets are the parts of a path, but for one that is a token known beforehand, which somebody has sent in
-// place of an id. Tokens that were made here Targets knows by their form.
+// withoutSecrets are the parts of a path, without a token known beforehand that somebody sent in place of an id.
+// Targets recognises the tokens that were made here by their form.
 func (g *Gate) withoutSecrets(params map[string]string) map[string]string {
 	named := maps.Clone(params)
 	for kind, name := range params {
@@ -282,8 +282,8 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	return err
 }
 
-// limitAgent counts a request of an agent. Its body counts when it was read: a poll of an agent that runs a few tasks
-// is of one part. Polls are heartbeats, so the bounds are far above what agents send that work.
+// limitAgent counts a request of an agent. Its body counts after it was read: a poll of an agent with a few tasks
+// counts as one part. Polls are heartbeats, so the bounds are far above what working agents send.
 func (g *Gate) limitAgent(agent, cluster string) error {
 	wait := g.agentWork.Take(agent, 1, g.now())
 	if wait == 0 {

@@ -129,7 +129,7 @@ type Certificate struct {
 	Cluster string
 }
 
-// printable replaces what a terminal may obey by blanks.
+// printable replaces characters that control a terminal by blanks.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -252,7 +252,7 @@ func (g *Gate) whileGood(ctx context.Context, p proof) (_ context.Context, stop 
 	}
 }
 
-// proofOf is a token's. Those that are not kept cannot end before their time.
+// proofOf is a token's proof. Tokens that are not stored cannot end before their time.
 func (g *Gate) proofOf(record *access.Record) proof {
 	if record.Hash == "" {
 		return proof{}

@@ -25,21 +25,21 @@ const (
 	maxBytes         = 48 << 20
 	maxAgentBytes    = 16 << 20
 	maxStrangerBytes = 64 << 10
-	// maxAllBytes bounds the bodies of all clients that are no agents, and those of all agents; maxGroupBytes those of
-	// one tenant's tokens, of one cluster's agents, and of registrations. What smallBody leaves of each counts.
+	// maxAllBytes bounds the bodies of all clients but agents, and of all agents; maxGroupBytes those of one tenant's
+	// tokens, of one cluster's agents, and of registrations. Only the part of a body beyond smallBody counts.
 	maxAllBytes   = 128 << 20
 	maxGroupBytes = maxAllBytes / 2
 	// smallBody is how much of a body is read even while others have taken all that may be read: most are no larger, as
 	// are the polls of agents, whose number is bounded.
 	smallBody = 16 << 10
-	// maxAnswers bounds what reading and writing the large answers to one client's requests takes, maxGroupAnswers that
-	// of one tenant's, and maxAllAnswers that of all together: an answer stays in memory until its client has read it.
+	// maxAnswers bounds the memory for large answers to one client's requests, maxGroupAnswers to one tenant's, and
+	// maxAllAnswers to all: an answer stays in memory until its client has read it.
 	maxAnswers      = 32 << 20
 	maxGroupAnswers = maxAllAnswers / 2
 	maxAllAnswers   = 128 << 20
 )
 
-// inFlight is what is under way.
+// inFlight counts the work under way.
 type inFlight struct {
 	requests, held           limit.AtOnce            // by client
 	bytes                    map[int64]*limit.AtOnce // of bodies, by client: by how many it may have
@@ -61,7 +61,7 @@ func newInFlight(mostHeld int64) *inFlight {
 
 // begin counts a request of a client until end is called; or it returns the problem to answer with. A body counts as it
 // is read: one that is announced and does not come takes nothing. group is the tenant of a token, or the cluster of an
-// agent. In the context that it returns, what the answer takes is counted too.
+// agent. The context that it returns counts the answer too.
 func (f *inFlight) begin(
 	ctx context.Context, client, group string, r *http.Request, route httpapi.Route, mostBytes int64,
 ) (_ context.Context, end func(), err error) {

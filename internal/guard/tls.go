@@ -89,7 +89,7 @@ func (r *tlsReload) current(now time.Time) *tls.Config {
 	return r.present
 }
 
-// load reads the files. Of what cannot be read, the last good one stays; if there is none, that is an error.
+// load reads the files. A file that cannot be read keeps its last good content; without one, that is an error.
 func (r *tlsReload) load() error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if r.present != nil {

@@ -62,7 +62,7 @@ func SessionEnder(c client.Client) func(context.Context, access.EndedSession) er
 	}
 }
 
-// directory knows the tokens, a few seconds late at most. While Temporal is away it goes by those that it knew last. A
+// directory knows the tokens, a few seconds late at most. While Temporal is away it uses the last ones that it read. A
 // token that was there and is gone does not come back.
 type directory struct {
 	logger *zap.Logger

@@ -39,7 +39,7 @@ func Turn(ctx context.Context) (done func(), err error) {
 	return func() {}, nil
 }
 
-// largeAnswer is from how many bytes on an answer counts: it is more than what a connection takes at once.
+// largeAnswer is the size in bytes from which an answer counts: more than a connection takes at once.
 const largeAnswer = 64 << 10
 
 // countAnswer has the large answers to requests that change nothing counted: one whose client does not read stays in

@@ -23,9 +23,9 @@ const maxMembers = 10_000
 // locatedLevels is how many levels a location names of a value nested too deep: the deeper ones are all alike.
 const locatedLevels = 8
 
-// bounds holds JSON text to what costs memory and time: how deep it is nested, how many elements an array has, and how
-// many members an object has. It reads the text as it comes and keeps nothing of it, so too much is refused before it
-// is there. Validation says afterwards whether the values are right.
+// bounds checks JSON text for what costs memory and time: how deep it is nested, how many elements an array has, and
+// how many members an object has. It reads the text as it comes and keeps nothing, so it refuses a text before all of
+// it is there. Validation checks the values afterwards.
 type bounds struct {
 	registry huma.Registry
 	root     *huma.Schema // nil: anything

@@ -143,8 +143,8 @@ func closeChunked(c *gin.Context) {
 // drained is how much of a body that nobody reads is waited for, in bytes, so that the connection can be used again.
 const drained = 16 << 10
 
-// closeUnread closes the connection after the answer to a request that was refused without its body, unless what is
-// left of it is little.
+// closeUnread closes the connection after the answer to a request that was refused without its body, unless little of
+// it is left.
 func closeUnread(c *gin.Context) {
 	if left := c.Request.ContentLength; left < 0 || left > drained || c.GetHeader("Expect") != "" {
 		c.Header("Connection", "close")

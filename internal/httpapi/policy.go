@@ -66,7 +66,7 @@ func Register[I, O any](
 	})
 }
 
-// Guarded gives an operation its policy, for those that are registered by other means than Register, as streams.
+// Guarded gives a policy to an operation that is not registered with Register, such as a stream.
 func Guarded(policy access.Policy, op huma.Operation) huma.Operation {
 	metadata := map[string]any{policyKey: policy}
 	for key, value := range op.Metadata {

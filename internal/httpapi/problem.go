@@ -21,7 +21,7 @@ import (
 )
 
 // statuses is the one table from problem codes to HTTP statuses. invalid_request is 422 here (the request is readable
-// but wrong); what cannot be read at all (broken JSON, a missing body) is answered with the same code and 400.
+// but wrong); a request that cannot be read at all (broken JSON, a missing body) gets the same code and 400.
 var statuses = map[string]int{
 	protocol.CodeInvalidRequest:   http.StatusUnprocessableEntity,
 	protocol.CodeUnauthorized:     http.StatusUnauthorized,
@@ -255,7 +255,7 @@ func codeOfStatus(status int) string {
 // maxFields bounds errors[]: a client needs the first mistakes, not ten thousand of them.
 const maxFields = 20
 
-// invalidFields words what huma found. Of counts and durations, whose fields at finds by location, their bounds say it.
+// invalidFields words huma's findings. For counts and durations, which at finds by location, it names the bounds.
 func invalidFields(errs []error, at func(location string) (reflect.StructField, bool)) []api.ProblemField {
 	var fields []api.ProblemField
 	for _, err := range errs {

@@ -49,7 +49,7 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Ready answers /readyz; nil means always ready. It is given a few seconds.
 	Ready func(ctx context.Context) error
-	// Health fills what the parts know of how the process stands, for /health; nil: nothing.
+	// Health adds the state of the parts to /health; nil: nothing.
 	Health func(*api.Health)
 	// Tracer makes a span of each request; nil: none.
 	Tracer trace.Tracer
@@ -171,8 +171,8 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 // HTTPServer is an http.Server for Handler with timeouts against slow clients. Set its Addr or give it a listener.
 //
-// It speaks HTTP/1.1 only. Over HTTP/2 a connection carries many requests, and a client that reads none of the answers
-// has all of them kept, with the headers of what it asked: the number of connections would bound no memory.
+// It speaks HTTP/1.1 only. Over HTTP/2 a connection carries many requests, and the server would keep all answers, with
+// the requests' headers, for a client that reads none: the number of connections would bound no memory.
 func (s *Server) HTTPServer() *http.Server {
 	server := &http.Server{
 		Handler:           s.Handler(),
@@ -193,8 +193,8 @@ const (
 	errorsBurst = 100
 )
 
-// errorLog takes what net/http has to say. Anybody can have it say much, as by handshakes that fail: of too many lines
-// it says only how many there were, with the next one.
+// errorLog takes the log of net/http. Anybody can make it log much, as by failed handshakes: it replaces excess lines
+// by their number, in the next line.
 type errorLog struct {
 	logger  *zap.Logger
 	lines   *rate.Limiter

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// AtOnce bounds how much each of many keys has under way at a time. It keeps nothing of a key that has nothing. The
-// zero value lets each key have one.
+// AtOnce bounds how much each of many keys has under way at a time. It forgets keys with nothing under way. The zero
+// value lets each key have one.
 type AtOnce struct {
 	Most int64 // for each key; 0: 1
 

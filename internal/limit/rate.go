@@ -33,7 +33,7 @@ func NewRate(perSecond float64, burst int) *Rate {
 }
 
 // Take counts a request as n. It returns how long the client must wait before it sends it again; 0: let it in. A
-// request that counts more than a burst is let in after a rest, and what comes next waits the longer.
+// request that counts more than a burst is let in after a rest, and later requests wait until it is repaid.
 func (l *Rate) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0

@@ -37,7 +37,7 @@ const (
 	// proofsAtOnce is how many proofs are under way to a cluster. Temporal takes ten updates of a workflow at a time,
 	// and hubs have some.
 	proofsAtOnce = 4
-	// noticeMargin is how long before its end an agent stops what it has not finished.
+	// noticeMargin is how long before its end an agent stops its unfinished work.
 	noticeMargin = 15 * time.Second
 	// describeLimit bounds asking the platform how it is.
 	describeLimit = 3 * time.Second
@@ -57,7 +57,7 @@ type HostOptions struct {
 	Logger    *zap.Logger // nil: nothing is logged
 }
 
-// Host takes what workflows ask of a spawner.
+// Host takes the requests of workflows to a spawner.
 type Host struct {
 	o       HostOptions
 	workers []sdkworker.Worker

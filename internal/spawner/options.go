@@ -18,7 +18,7 @@ const DefaultStopGrace = 40 * time.Second
 // defaultKeep is longer than a start of an agent is repeated.
 const defaultKeep = 3 * time.Minute
 
-// Options are what the spawners of all platforms are given.
+// Options are common to the spawners of all platforms.
 type Options struct {
 	// Name is the spawner's own. No other spawner of its platform may have it.
 	Name string
@@ -42,7 +42,7 @@ type Options struct {
 	Logger *zap.Logger // nil: nothing is logged
 }
 
-// Fill sets what was left out.
+// Fill sets the defaults.
 func (o *Options) Fill() error {
 	o.Slots, o.Keep = cmp.Or(o.Slots, 1), cmp.Or(o.Keep, defaultKeep)
 	o.StopGrace = cmp.Or(o.StopGrace, DefaultStopGrace)

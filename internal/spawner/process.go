@@ -21,7 +21,7 @@ const (
 	adoptedLook = 100 * time.Millisecond
 	// goneLimit bounds waiting for a process after SIGKILL.
 	goneLimit = 10 * time.Second
-	// leftLimit bounds the wait for what an agent started to end too, and leftLook spaces the looks.
+	// leftLimit bounds the wait for the end of an agent's children, and leftLook spaces the looks.
 	leftLimit = 2 * time.Second
 	leftLook  = 10 * time.Millisecond
 	// endedKept is how long the end of a process that nobody asked to end is remembered.
@@ -106,7 +106,7 @@ func (p *Process) Watch(ctx context.Context, ended func(api.SpawnEnd)) {
 	}
 }
 
-// adopt takes over what an earlier spawner left: processes that live, also those whose number it had not written yet.
+// adopt takes over the living processes of an earlier spawner, also those whose number it had not written yet.
 func (p *Process) adopt() error {
 	records, err := readRecords(p.options.Dir)
 	if err != nil {

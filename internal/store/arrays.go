@@ -100,7 +100,7 @@ func (s Arrays) Complete(ctx context.Context, a *Array) error {
 	return nil
 }
 
-// take puts in what the array's workflow says. Elements whose delivery waits in its lane are queued.
+// take takes over the state from the array's workflow. Elements whose delivery waits in its lane are queued.
 func (a *Array) take(state *contract.ArrayState) {
 	a.Status, a.Why, a.Counts, a.Priority = state.Status, state.Why, state.Counts, int(state.Priority)
 	a.Until = state.Until

@@ -85,9 +85,9 @@ func (s Tasks) HolderOf(
 	return "", seen, false, err
 }
 
-// EndHeld ends attempts whose hub knows nothing of them any more, but for those whose agents have a disconnect grace:
-// these have a heartbeat timeout that is longer by it, and end by that if no agent brings them back. lease is how long
-// their agents may go on with fenced work; nil: that is not known. It returns how many it ended.
+// EndHeld ends attempts that their hub no longer knows, except those of agents with a disconnect grace: their heartbeat
+// timeout is longer by the grace, and ends them if no agent brings them back. lease is how long their agents may go on
+// with fenced work; nil: unknown. It returns how many it ended.
 func (s Tasks) EndHeld(
 	ctx context.Context, held Held, by, reason string, lease *api.Duration,
 ) (ended int, err error) {

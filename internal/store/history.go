@@ -78,7 +78,7 @@ func (s Tasks) AttemptLog(ctx context.Context, t *api.Task, number int) (lines [
 	return nil, nil
 }
 
-// firstDelivery is the spec with which a step's task, or that of an element, was first delivered; nil: it was not.
+// firstDelivery is the spec with which the task of a step or an element was first delivered; nil: it was not.
 func (s Tasks) firstDelivery(ctx context.Context, t *api.Task, key string) (*api.TaskSpec, error) {
 	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
 		var input contract.RunTaskInput
@@ -135,7 +135,7 @@ func (s Tasks) History(ctx context.Context, t *api.Task, d *Delivery) ([]api.Tas
 	return tell.moments, nil
 }
 
-// teller turns the events of a task's workflow into what people want to know.
+// teller turns the events of a task's workflow into a history for people.
 type teller struct {
 	key       string // of the task in its workflow
 	moments   []api.TaskMoment
@@ -260,8 +260,8 @@ func joined(what, reason string) string {
 	return what + ": " + reason
 }
 
-// during adds what others than Temporal saw of a delivery until its end; zero: it is under way. Their clocks may differ
-// from Temporal's, and must not change the order.
+// during adds the moments of a delivery, until its end, that others than Temporal saw; zero: it is under way. Their
+// clocks may differ from Temporal's, and must not change the order.
 func (l *teller) during(m api.TaskMoment, end time.Time) {
 	if m.At.Before(l.since) {
 		m.At = l.since
@@ -311,7 +311,7 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 	l.add(m)
 }
 
-// own makes the report of a delivery that of the element. It reports whether it was an attempt of the element.
+// own turns the report of a delivery into the element's. It reports whether it was an attempt of the element.
 func (l *teller) own(report *contract.AttemptReport) bool {
 	if len(report.Elements) == 0 {
 		return report.Outcome != api.AttemptReturned

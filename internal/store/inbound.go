@@ -51,7 +51,7 @@ func (s Store) StartInbound(ctx context.Context, e *api.Envelope, digest string)
 		ReceivedAt: time.Now().UTC()}, err
 }
 
-// FirstInbound is what has become of an event that came before, and the digest of what was sent then.
+// FirstInbound is the state of an event that came before, and the digest of what was sent then.
 func (s Store) FirstInbound(ctx context.Context, id string) (first api.InboundEvent, digest string, err error) {
 	info, err := s.Describe(ctx, contract.InboundWorkflowID(id))
 	if err != nil {

@@ -152,7 +152,7 @@ func (s Jobs) Page(
 // unmetPage is how many jobs are listed at a time.
 const unmetPage = 500
 
-// Unmet are those of the services that no job of the tenant has a healthy instance of.
+// Unmet are the services without a healthy instance of any job of the tenant.
 func (s Jobs) Unmet(ctx context.Context, tenant string, services []string) ([]string, error) {
 	query := JobsQuery
 	if tenant != "" {

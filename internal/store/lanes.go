@@ -47,7 +47,7 @@ func (s Store) LaneStats(ctx context.Context, queue string) (LaneStats, error) {
 	return LaneStats{answer.GetStats(), answer.GetStatsByPriorityKey()}, err
 }
 
-// CompleteScaling adds to facts, which have the agents' loads, what else a scaling decision needs: the backlog, and
+// CompleteScaling completes facts, which have the agents' loads, for a scaling decision: it adds the backlog, and
 // whether work is pinned to the agents that would be stopped.
 func (s Clusters) CompleteScaling(
 	ctx context.Context, c *cluster.Cluster, facts *scaling.ScalingFacts, decide func() cluster.ScalingDecision,

@@ -124,7 +124,7 @@ func (l Live) Of(m *cluster.Member) *workerpb.WorkerHeartbeat {
 	return l[agentProcess{m.AgentID, m.Instance}]
 }
 
-// Status is a member's status now, since when, and why: of one that its cluster has as online, what its hub publishes.
+// Status is a member's status now, since when, and why. If its cluster has it as online, its hub's word counts.
 func (l Live) Status(m *cluster.Member) (status api.AgentStatus, since time.Time, reason string) {
 	if live, at, ok := contract.StatusOf(l.Of(m)); ok && m.Status == api.AgentOnline {
 		return live, at, liveReasons[live]

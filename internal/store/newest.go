@@ -59,8 +59,8 @@ func readAll[T any](infos []*workflowpb.WorkflowExecutionInfo, read func(*workfl
 func taskEntry(t *Task) entry { return entry{t.ID, t.CreatedAt, t.ClosedAt} }
 
 // newest is one page of what a visibility query finds, by its submission, newest first, and the token of the next page.
-// Visibility itself has open workflows first, and then those that closed last. Each was submitted before it ended, so
-// the search stops at the first that ended before all of the page were submitted.
+// Visibility sorts open workflows first, and then the last closed. Each was submitted before it ended, so the search
+// stops at the first that ended before all of the page were submitted.
 func newest[T any](
 	ctx context.Context, s Store, read func(*workflowpb.WorkflowExecutionInfo) T, of func(*T) entry,
 	query string, size int, token []byte,

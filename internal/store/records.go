@@ -162,7 +162,7 @@ func (e End) Read(into any) bool {
 	return len(left.GetPayloads()) > 0 && contract.Payloads.FromPayloads(left, into) == nil
 }
 
-// Failure is that of a workflow that failed.
+// Failure is the failure of a workflow that failed.
 func (e End) Failure() *failurepb.Failure {
 	return e.event.GetWorkflowExecutionFailedEventAttributes().GetFailure()
 }

@@ -87,8 +87,8 @@ func (s Runs) Describe(ctx context.Context, id string) (run api.Run, digest stri
 	return run, digest, nil
 }
 
-// Complete adds to a described run its ledger: from its workflow, or from what that left. known is false where there is
-// none, and the run's Why says that.
+// Complete adds to a described run its ledger: from its workflow, or from the result of that. known is false where
+// there is none, and the run's Why says that.
 func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error) {
 	var ledger job.Ledger
 	if !run.Status.Final() {

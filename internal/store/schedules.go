@@ -170,17 +170,17 @@ func (s Store) CountSchedules(ctx context.Context, query string) (int64, error) 
 }
 
 const (
-	// exactSchedules is how many schedules of a tenant start what they start at the very second.
+	// exactSchedules is how many schedules of a tenant start at the exact second.
 	exactSchedules = 20
-	// spreadRate is how many of its others may start something in a second, about.
+	// spreadRate is about how many of the tenant's other schedules may start in a second.
 	spreadRate = 10
 	// maxSpread is shorter than the minute of those that it delays.
 	maxSpread = 50 * time.Second
 )
 
-// Spread delays what a schedule starts, each time by another while, when its tenant has many: most are due at the
-// beginning of a minute or an hour, and others' would wait until all of them have begun. Those that start something
-// more often than once a minute are bounded by that. A Temporal that does not count schedules delays none.
+// Spread delays the starts of a schedule, each by another while, if its tenant has many schedules: most are due at the
+// beginning of a minute or an hour, and others' would wait until all have begun. It delays no schedule more frequent
+// than once a minute, because starts are bounded elsewhere. Without counts from Temporal it delays none.
 func (s Store) Spread(ctx context.Context, tenant string, spec *schedulepb.ScheduleSpec) error {
 	for _, i := range spec.GetInterval() {
 		if i.GetInterval().AsDuration() < time.Minute {

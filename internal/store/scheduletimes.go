@@ -54,7 +54,7 @@ func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec 
 	return spec
 }
 
-// TimesOf reads what ScheduleSpec wrote. Of a schedule that another tool changed, what has no word here is left out.
+// TimesOf reads what ScheduleSpec wrote. It leaves out what another tool wrote that has no form here.
 func TimesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
 	t := api.ScheduleTimes{Jitter: api.Duration(spec.GetJitter().AsDuration())}
 	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
@@ -101,7 +101,7 @@ func calendarsOf(t *api.ScheduleTimes, year int) []*schedulepb.StructuredCalenda
 	return calendars
 }
 
-// calendarsForEver are those of cron in UTC. A calendar requires both days, so there are two where either may match.
+// calendarsForEver are cron's calendars in UTC. A calendar requires both days, so there are two where either may match.
 func calendarsForEver(c schedule.Cron) []*schedulepb.StructuredCalendarSpec {
 	calendar := func(dayOfMonth, dayOfWeek schedule.CronField) *schedulepb.StructuredCalendarSpec {
 		return &schedulepb.StructuredCalendarSpec{Second: ranges(1, 0), Minute: ranges(c.Minute, 0),
@@ -118,8 +118,8 @@ func calendarsForEver(c schedule.Cron) []*schedulepb.StructuredCalendarSpec {
 // stretch are times that one calendar can hold. Its years are counted from the first.
 type stretch struct{ minutes, hours, days, months, years schedule.CronField }
 
-// calendarsUntil are those of the times from the beginning of a year to the end of the next, or of the first later one
-// that has any: a schedule without a next time ends.
+// calendarsUntil are the calendars of the times from the beginning of a year to the end of the next, or of the first
+// later one that has any: a schedule without a next time ends.
 func calendarsUntil(cron schedule.Cron, zone *time.Location, year int) []*schedulepb.StructuredCalendarSpec {
 	merged := map[stretch]schedule.CronField{} // a day's times, and the days of the month that have them
 	var day time.Time

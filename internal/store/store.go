@@ -272,7 +272,7 @@ func UpdateAccess[In, Out any](ctx context.Context, s Store, u contract.Update[I
 }
 
 // BatchFanOut bounds the changes of one batch, or bulk operation, that are made at the same time. Temporal's store
-// takes two for each core almost as quickly as many more, and each more is one that others wait for.
+// takes two for each core almost as quickly as many more, and others wait for each one more.
 func BatchFanOut() int { return min(32, 2*runtime.GOMAXPROCS(0)) }
 
 // Kind is what an error of Temporal means to the one who asked.

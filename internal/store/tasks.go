@@ -341,7 +341,7 @@ func (s Tasks) Complete(ctx context.Context, t *Task) error {
 	return nil
 }
 
-// takeState puts in what the workflow itself says.
+// takeState takes over the workflow's own state.
 func (t *Task) takeState(s *contract.TaskState) {
 	if s.Status != "" {
 		t.Status = s.Status
@@ -368,7 +368,7 @@ func (t *Task) ShowRecovery(now time.Time) {
 	t.RecoveryRequiresReview = t.Status == api.TaskReview
 }
 
-// takeEnd puts in what the workflow left. The status is its own unless the state says more.
+// takeEnd takes over what the workflow left. The status is its own unless the state says more.
 func (t *Task) takeEnd(end End) {
 	var state contract.TaskState
 	ended := t.Status

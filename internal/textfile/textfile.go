@@ -1,5 +1,5 @@
-// Package textfile reads what people and their editors write: text in UTF-8, with or without a byte order mark. What is
-// not UTF-8 is refused here, by line: whatever encodes it as JSON later would replace its bytes without a word.
+// Package textfile reads what people and their editors write: text in UTF-8, with or without a byte order mark. It
+// refuses other bytes, with their line, because an encoder of JSON would later replace them silently.
 package textfile
 
 import (
@@ -86,7 +86,7 @@ func Clean(data []byte) ([]byte, error) {
 	return data, err
 }
 
-// Unmarked is Clean of what may be something else than UTF-8.
+// Unmarked is Clean for text that may not be UTF-8.
 func Unmarked(data []byte) ([]byte, error) {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return nil, ErrUTF16

@@ -122,7 +122,7 @@ func (r *run) arrays(ctx context.Context, p *arraysPlan) error {
 	return r.print(result, func(w io.Writer) { result.write(w) })
 }
 
-// elements has arrays do the work of a round.
+// elements makes arrays do the work of a round.
 func (c *crew) elements(name, kind string, n int) contender {
 	return contender{name: name, n: n, work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {
 		took, err := c.array(ctx, kind, some(part, n))

@@ -31,7 +31,7 @@ type attack struct {
 	hold         bool           // the answer is read to its end, which may take a minute
 }
 
-// attacked is what came of an attack.
+// attacked is the result of an attack.
 type attacked struct {
 	Name string `json:"name"`
 	// Answers are how many there were, by status; "cut": the connection ended without one.
@@ -82,7 +82,7 @@ submit tasks. Printed are how long these wait, beside an idle control plane's, i
 	}
 }
 
-// attacks are those that there are. task is the id of one that does not end.
+// attacks are all attacks. task is the id of one that does not end.
 func attacks(task string) []attack {
 	repeated := func(before, piece string, times int, after string) func() []byte {
 		return func() []byte { return []byte(before + strings.Repeat(piece, times) + after) }
@@ -249,7 +249,7 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 	return result, nil
 }
 
-// attackClient is that of all attackers.
+// attackClient is the client of all attackers.
 var attackClient = sync.OnceValue(newHTTPClient)
 
 // send sends one request and returns the status of the answer.

@@ -117,7 +117,7 @@ func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 	})
 }
 
-// leave has all agents of the crew say goodbye, and returns when they have ended.
+// leave makes all agents of the crew say goodbye, and returns when they have ended.
 func (c *crew) leave() {
 	for _, p := range c.processes {
 		p.Signal(syscall.SIGTERM)

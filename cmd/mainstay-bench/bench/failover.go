@@ -27,7 +27,7 @@ type failoverPlan struct {
 	only                                  []string      // faults, by name; empty: all
 }
 
-// faultRow is what came of one fault.
+// faultRow is the result of one fault.
 type faultRow struct {
 	Name   string `json:"name"` // for --only
 	Fault  string `json:"fault"`
@@ -62,7 +62,7 @@ type fault struct {
 	also func(ctx context.Context, c *crew, agent string) error
 }
 
-// sumUp fills what follows from the rest.
+// sumUp fills the fields that follow from the rest.
 func (r *faultRow) sumUp() {
 	s := timesOf(r.times)
 	r.Moved, r.P50, r.P99, r.Max = s.Count, s.P50, s.P99, s.Max

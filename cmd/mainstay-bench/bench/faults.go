@@ -27,7 +27,7 @@ type move struct {
 	stop, begin time.Time // of the old attempt, if the ledger has it, and of the new one
 }
 
-// hits does a fault again and again, counts what came of it, and puts the agents back to work each time.
+// hits does a fault again and again, counts the results, and puts the agents back to work each time.
 func hits(ctx context.Context, p *failoverPlan, c *crew, row *faultRow) error {
 	n := p.times(row)
 	for done := 0; done < n; {
@@ -77,8 +77,8 @@ func (c *crew) victims(row *faultRow, done, n int) ([]string, error) {
 	return ids, nil
 }
 
-// count adds what came of a fault of some agents. After SIGTERM, which has an agent hand its work back, what counts is
-// the gap in which nobody works on a task.
+// count adds the results of a fault of some agents. After SIGTERM, which makes an agent hand its work back, it counts
+// the time in which nobody works on a task.
 func (r *faultRow) count(moved []move, agents int) {
 	r.Faults += agents
 	for _, m := range moved {

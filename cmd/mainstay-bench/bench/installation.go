@@ -334,7 +334,7 @@ func ask(ctx context.Context, url string) (io.ReadCloser, error) {
 	return response.Body, nil
 }
 
-// atStop has something in this process end when the installation stops, what was added last first.
+// atStop makes a function run when the installation stops, the last added first.
 func (i *Installation) atStop(end func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -102,11 +102,11 @@ type chain interface {
 	side
 	// steps are when the steps of a run began; each ended at once.
 	steps(ctx context.Context, id string) (began []time.Time, closed time.Time, err error)
-	// workflowID is that of a run.
+	// workflowID is the id of a run's workflow.
 	workflowID(id string) string
 }
 
-// contender has a side do runs as fast as it can, and then some at a low rate, to measure the times between steps.
+// contender makes a side do runs as fast as it can, and then some at a low rate, to measure the times between steps.
 func (p *runsPlan) contender(name string, s chain) contender {
 	return contender{name: name, n: p.runs * chainSteps,
 		work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {

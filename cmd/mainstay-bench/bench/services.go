@@ -35,7 +35,7 @@ type servicesPlan struct {
 	only                               []string
 }
 
-// services are what came of it. Times are in milliseconds.
+// services are the results. Times are in milliseconds.
 type services struct {
 	report
 	Kills       int     `json:"agents_killed"`

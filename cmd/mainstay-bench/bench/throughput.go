@@ -151,7 +151,7 @@ func (r *run) compareOn(ctx context.Context, p *throughputPlan, s Setting) (side
 		p.contender("bare Temporal", ofBare), p.contender("Mainstay", mainstay{i, c.cluster, taskType}), stock)
 }
 
-// contender has a side do tasks as fast as it can, and then some at a low rate.
+// contender makes a side do tasks as fast as it can, and then some at a low rate.
 func (p *throughputPlan) contender(name string, s side) contender {
 	return contender{name: name, n: p.tasks,
 		work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {

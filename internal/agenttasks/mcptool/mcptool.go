@@ -309,7 +309,7 @@ func (c *connection) transport() mcp.Transport {
 	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: c.web(), DisableStandaloneSSE: true}
 }
 
-// web asks a server over HTTP. It follows redirects on the same host only: what it sends is not for others.
+// web asks a server over HTTP. It follows redirects on the same host only, because requests are not for others.
 func (c *connection) web() *http.Client {
 	const most = 5
 	own, _ := url.Parse(c.URL) // Read has checked it

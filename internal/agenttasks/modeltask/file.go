@@ -21,13 +21,13 @@ type File struct {
 type Provider struct {
 	// Kind is the form of its API: openai or anthropic.
 	Kind string `json:"kind"`
-	// URL is the root of its API. Default: that of the kind's own provider.
+	// URL is the root of its API. Default: the one of the kind's own provider.
 	URL string `json:"url"`
 	// KeyEnv names the variable with its key. The key stays in the agent.
 	KeyEnv string `json:"key_env"`
-	// Models are those that tasks may name. Default: any.
+	// Models are the models that tasks may name. Default: any.
 	Models []string `json:"models"`
-	// Prices are those of models. A model without one costs nothing.
+	// Prices are the prices of models. A model without one costs nothing.
 	Prices map[string]Price `json:"prices"`
 }
 
@@ -103,7 +103,7 @@ func (p *Provider) key() string {
 
 func (f *File) names() []string { return slices.Sorted(maps.Keys(f.Providers)) }
 
-// Capabilities are those of an agent that can call the providers.
+// Capabilities are the capabilities of an agent that can call the providers.
 func (f *File) Capabilities() []string {
 	names := f.names()
 	for i, name := range names {

@@ -64,7 +64,7 @@ func openAIMessage(m Message) map[string]any {
 	return message
 }
 
-// schemaOf is that of the tool's arguments; any object, if it has none.
+// schemaOf is the schema of the tool's arguments; any object, if it has none.
 func schemaOf(t payload.Tool) json.RawMessage {
 	if len(t.Arguments) == 0 {
 		return json.RawMessage(`{"type":"object"}`)

@@ -202,7 +202,7 @@ func usedText(g *api.Agent, percent *float64) string {
 	return app.Percent(percent)
 }
 
-// offersText is what tasks may ask for.
+// offersText lists the resources that tasks may ask for.
 func offersText(r *api.Inventory) string {
 	if r == nil {
 		return ""

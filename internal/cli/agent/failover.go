@@ -48,7 +48,7 @@ func printFailovers(a *app.App, records []api.FailoverRecord) error {
 	})
 }
 
-// evidenceText is what the agent was given up on, and how long after its last sign of life.
+// evidenceText is the sign by which the agent was given up, and how long after its last sign of life.
 func evidenceText(r *api.FailoverRecord) string {
 	text := strings.ReplaceAll(string(r.Evidence), "_", " ")
 	if r.NoticedAfter > 0 {

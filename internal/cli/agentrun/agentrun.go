@@ -211,7 +211,7 @@ programs that embed the package mainstay.dev/sdk/agent, or speak its protocol in
 	return command
 }
 
-// offered reads a file with what tasks may call, if there is one, and gives the agent its capabilities.
+// offered reads a file that lists what tasks may call, if there is one, and gives the agent its capabilities.
 func offered[F any, P interface {
 	*F
 	Capabilities() []string

@@ -21,7 +21,7 @@ const (
 	healthPath = "/health"
 )
 
-// flagsFrom are the values of the file as flags take them; what the file leaves out is not there.
+// flagsFrom are the values of the file in the form of flags, without those that the file leaves out.
 func flagsFrom(f *agentconfig.File) map[string][]string {
 	a := &f.Agent
 	flags := map[string][]string{

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// offer is what the command line says of what tasks may ask for.
+// offer has the flags about the resources that tasks may ask for.
 type offer struct {
 	file, ports string
 	volumes     []string
@@ -29,7 +29,7 @@ func (o *offer) flags(flags *pflag.FlagSet) {
 		"folder that tasks may ask for, as NAME=PATH, or NAME=PATH:ro for tasks that only read it (repeatable)")
 }
 
-// resources are what the file and the flags say; what they leave out is what the machine has.
+// resources are those of the file and the flags; the machine's fill in what they leave out.
 func (o *offer) resources(ctx context.Context, log *slog.Logger) (*api.Inventory, error) {
 	r := &api.Inventory{}
 	if o.file != "" {

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/sdk/agent"
 )
 
-// supervise needs what only Linux has: to be the parent of all that an agent leaves behind.
+// supervise needs a feature of Linux: to be the parent of all that an agent leaves behind.
 func supervise(context.Context, *app.App, agent.Options, time.Duration) error {
 	return app.UsageError("--supervise works on Linux only: let a service manager restart the agent")
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// App is what commands have of the world outside.
+// App is the world outside, as commands see it.
 type App struct {
 	Version        string // of this program
 	Stdin          io.Reader
@@ -121,7 +121,7 @@ func (a *App) Sayf(format string, args ...any) error {
 // JSON reports whether data is printed as JSON.
 func (a *App) JSON() bool { return a.output == "json" }
 
-// Storyteller is where a long command says what it does: beside JSON, which must stay clean, the standard error.
+// Storyteller is where a long command reports its progress: with JSON, which must stay clean, on standard error.
 func (a *App) Storyteller() io.Writer {
 	if a.JSON() {
 		return a.Stderr

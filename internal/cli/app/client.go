@@ -120,7 +120,7 @@ type Access struct {
 	ca, cert, key string
 }
 
-// Flags adds those that clients and agents share.
+// Flags adds the flags that clients and agents share.
 func (c *Access) Flags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ca, "ca", "",
 		"PEM file with the authority of the server's certificate (default $"+caEnv+", else the system's)")
@@ -128,7 +128,7 @@ func (c *Access) Flags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.key, "key", "", "PEM file with its key (default $"+keyEnv+")")
 }
 
-// Fill takes from the environment what no flag has given.
+// Fill takes from the environment the values that no flag has given.
 func (c *Access) Fill(getenv func(string) string) {
 	for _, field := range []struct {
 		into *string

@@ -60,16 +60,16 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	return code
 }
 
-// OutliveReader has a command that runs for long go on when nobody reads its output any more, as with `| head -1`, or
-// the output cannot be written, as on a full disk: what it says then is lost, and nothing else.
+// OutliveReader makes a long-running command go on when nobody reads its output any more, as with `| head -1`, or it
+// cannot be written, as on a full disk. Only the output is lost.
 func (a *App) OutliveReader(*cobra.Command, []string) error {
 	catchBrokenPipes()
 	a.Stdout, a.Stderr = unreadOutput{a.Stdout}, unreadOutput{a.Stderr}
 	return nil
 }
 
-// catchBrokenPipes has writes to a pipe without a reader fail, where the kernel's signal would end the process. What
-// the process starts gets the signal as usual. It comes for connections to others too, so by itself it says nothing.
+// catchBrokenPipes makes writes to a pipe without a reader fail, where the kernel's signal would end the process. Child
+// processes get the signal as usual. It comes for broken connections too, so by itself it means nothing.
 func catchBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // unreadOutput is an output that may fail.

@@ -193,8 +193,8 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 	return any, nil
 }
 
-// plainFlagError says of a flag's value what it must be, instead of what a parser made of it, and of an unknown flag
-// which one was meant.
+// plainFlagError says what a flag's value must be, instead of a parser's error, and for an unknown flag which one was
+// meant.
 func plainFlagError(c *cobra.Command, err error) error {
 	if unknown, is := errors.AsType[*pflag.NotExistError](err); is && len(unknown.GetSpecifiedName()) > 1 {
 		var names []string

@@ -73,8 +73,8 @@ func MayBeZero(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// boundNumbers holds the numbers and durations of a command that have no bounds yet to the usual ones, and lets help
-// leave out defaults of zero, which stand for no default.
+// boundNumbers gives the usual bounds to a command's numbers and durations that have none yet, and hides defaults of
+// zero in help, because they stand for no default.
 func boundNumbers(c *cobra.Command) {
 	bound := func(flag *pflag.Flag) {
 		kind := flag.Value.Type()

@@ -141,7 +141,7 @@ func Printable(s string) string {
 	}, lineEnds.Replace(api.WithoutEscapes(s)))
 }
 
-// escapeUnprintable writes what a terminal might obey, or would not show, as JSON escapes: it stays the same JSON.
+// escapeUnprintable writes characters that a terminal obeys, or does not show, as JSON escapes: it stays the same JSON.
 func escapeUnprintable(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -22,8 +22,7 @@ type Resource[S any] struct {
 	Next   string // what to do with an id whose thing was steered: See it with: mainstay array get
 	Reason string // the usage of --reason
 	Why    string // a reason in examples
-	// Full is the id that begins with what was given; missing is the error of what was given itself. nil: ids are
-	// whole.
+	// Full is the id that begins with begin; missing is the error of begin as an id. nil: ids are whole.
 	Full func(ctx context.Context, s S, begin string, missing error) (string, error)
 }
 
@@ -156,7 +155,7 @@ func act[S, In, T any](
 	})
 }
 
-// takesID has a command that does not say which arguments it takes take an id.
+// takesID makes a command take an id, unless it says which arguments it takes.
 func (r *Resource[S]) takesID(command *cobra.Command) {
 	switch {
 	case command.Args != nil:

@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/sdk/client"
 )
 
-// appliedCluster is what came of one cluster of the file.
+// appliedCluster is the result for one cluster of the file.
 type appliedCluster struct {
 	Cluster string          `json:"cluster"`
 	Action  string          `json:"action"` // created, changed or unchanged; with --dry-run, what would be

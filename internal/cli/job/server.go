@@ -69,7 +69,7 @@ func inputFlag(command *cobra.Command, inputs *map[string]string) {
 		"or '\"3\"', counts as such, unless the job wants text")
 }
 
-// inputsOf makes the inputs of a run of those that were given.
+// inputsOf makes the inputs of a run from the given ones.
 func inputsOf(given map[string]string, schema json.RawMessage) (json.RawMessage, error) {
 	if given == nil {
 		return nil, nil

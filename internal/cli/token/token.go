@@ -104,7 +104,7 @@ func printTokens(a *app.App, tokens []api.Token) error {
 	})
 }
 
-// known is a number, or a question mark while nobody can tell.
+// known is a number, or a question mark while it is not known.
 func known(n *int) string {
 	if n == nil {
 		return "?"

@@ -14,7 +14,7 @@ import (
 // DefaultHealthPort is where an agent serves its probes.
 const DefaultHealthPort = 9091
 
-// File is what the file says. Every section and every key may be left out.
+// File is the content of the file. Every section and every key may be left out.
 type File struct {
 	Agent            Agent       `json:"agent,omitempty" doc:"What the flags say; a flag wins."`
 	Heartbeat        Heartbeat   `json:"heartbeat,omitempty" doc:"What the agent expects of its hubs, which set both. The agent warns of a hub with longer times."`
@@ -22,7 +22,7 @@ type File struct {
 	GracefulShutdown Shutdown    `json:"graceful_shutdown,omitempty" doc:"How it stops."`
 }
 
-// Agent is what the flags say; a key that differs from its flag has the flag in its doc.
+// Agent has the settings that flags have too; a key that differs from its flag has the flag in its doc.
 type Agent struct {
 	AgentID          string            `json:"agent_id,omitempty" doc:"Unique in the installation. Default: the host's name and something random. As --id."`
 	Address          string            `json:"address,omitempty" doc:"Where people and tools reach it. Default: where it registers from."`

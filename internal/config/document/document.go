@@ -164,8 +164,8 @@ func encodingProblem(name string, err error) Problem {
 	return Problem{File: name, What: err.Error()}
 }
 
-// JSON is the value of a field, in which scalars of some fields are written as text: exactly as they stand in the
-// document. ok is false for a field that does not stand there.
+// JSON is the value of a field. Scalars of the fields in texts become text, exactly as they stand in the document. ok
+// is false for a field that is not in the document.
 func (p *Places) JSON(field string, texts []string) (value json.RawMessage, ok bool) {
 	n, there := p.values[field]
 	if !there {

@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/internal/textfile"
 )
 
-// Authorities reads the certificates (PEM) of those that are trusted.
+// Authorities reads the certificates (PEM) of trusted authorities.
 func Authorities(file string) (*x509.CertPool, error) {
 	pem, err := textfile.ReadPEM(file)
 	if err != nil {

@@ -35,8 +35,8 @@ const (
 	orphanLife = time.Minute
 	// onlineLimit is how long agents may take to come online before the report is given without them.
 	onlineLimit = 15 * time.Second
-	// TemporalLimit bounds the stop of the embedded Temporal: it waits long for workers of a run that was killed. What
-	// it has acknowledged is on disk already.
+	// TemporalLimit bounds the stop of the embedded Temporal, because it waits long for the workers of a killed run.
+	// Writes that it has acknowledged are on disk already.
 	TemporalLimit = 4 * time.Second
 )
 
@@ -101,7 +101,7 @@ type Run struct {
 	stopping   sync.Once
 }
 
-// Start starts everything, or nothing: what it has started when it fails, it stops.
+// Start starts everything, or nothing: if it fails, it stops what it has started.
 func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	listener, err := controlplane.Listen("the REST API", o.HTTP, "--http")
 	if err != nil {
@@ -455,8 +455,7 @@ func (d *Run) Stop() {
 	})
 }
 
-// stopAgents ends those that `dev` keeps and those that clusters asked for, side by side. Nobody starts others
-// meanwhile.
+// stopAgents ends the agents of `dev` and those that clusters asked for, side by side. No others start meanwhile.
 func (d *Run) stopAgents() {
 	var wg sync.WaitGroup
 	if d.spawner != nil {

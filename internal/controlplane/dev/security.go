@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/internal/controlplane"
 )
 
-// exposed lists what others than this machine can reach, as part and address.
+// exposed lists the parts that other machines can reach, with their addresses.
 func (o *Options) exposed(listener net.Listener, ui *webUI) (parts []string) {
 	if !controlplane.Loopback(listener) {
 		parts = append(parts, "the REST API on "+o.HTTP)

@@ -34,8 +34,8 @@ const (
 	defaultTmp = 64 << 20
 )
 
-// describe puts together what the engine is asked to create, with the user of the image. It fetches the image first
-// where the pull policy says so.
+// describe puts together the container to create, with the user of the image. It fetches the image first where the pull
+// policy says so.
 func (d *Docker) describe(
 	ctx context.Context, spec *cluster.SpawnSpec,
 ) (o client.ContainerCreateOptions, user string, err error) {

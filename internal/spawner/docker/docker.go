@@ -250,7 +250,7 @@ func (d *Docker) List(ctx context.Context) ([]cluster.Spawned, error) {
 	return list, nil
 }
 
-// containers are all of this spawner, those that have ended too.
+// containers are all containers of this spawner, ended ones too.
 func (d *Docker) containers(ctx context.Context) ([]container.Summary, error) {
 	list, err := d.engine.ContainerList(ctx, client.ContainerListOptions{All: true,
 		Filters: client.Filters{}.Add("label", labelSpawner+"="+d.o.Name)})

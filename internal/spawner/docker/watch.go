@@ -126,6 +126,6 @@ func (d *Docker) lastWords(ctx context.Context, handle string) string {
 	}
 	defer func() { _ = log.Close() }()
 	var text bytes.Buffer
-	_, _ = stdcopy.StdCopy(&text, &text, log) // what was read until an error is good enough
+	_, _ = stdcopy.StdCopy(&text, &text, log) // a partial log is good enough
 	return spawner.LastWords(text.String())
 }

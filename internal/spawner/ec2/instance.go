@@ -32,7 +32,7 @@ const (
 		"--property='ExecStopPost=+/usr/bin/systemctl --no-block poweroff' /bin/sh %s\n"
 )
 
-// describe puts together what EC2 is asked to run. earlier is the agent's terminated instance.
+// describe puts together the instance to run. earlier is the agent's terminated instance.
 func (e *EC2) describe(spec *cluster.SpawnSpec, earlier string) (*awsec2.RunInstancesInput, error) {
 	in := &awsec2.RunInstancesInput{
 		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ClientToken: aws.String(clientToken(e.o.Name, spec.ID+earlier)),

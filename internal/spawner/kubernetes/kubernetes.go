@@ -45,9 +45,9 @@ type Options struct {
 	// Kubeconfig and Context say how the API is reached; empty: KUBECONFIG or ~/.kube/config with its current context,
 	// else the service account of the spawner's own pod.
 	Kubeconfig, Context string
-	// Namespace is that of the pods; empty: the context's, or the one of the spawner's own pod.
+	// Namespace is the pods' namespace; empty: the context's, or the one of the spawner's own pod.
 	Namespace string
-	// ServiceAccount is that of the pods, whose token they see; empty: the namespace's default, without its token.
+	// ServiceAccount is the pods' account, whose token they see; empty: the namespace's default, without its token.
 	ServiceAccount string
 	// PodTemplate is a file with what all pods have in common, as a PodTemplateSpec in YAML; empty: nothing.
 	PodTemplate string

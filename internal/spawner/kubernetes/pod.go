@@ -77,7 +77,7 @@ func (k *Kubernetes) describe(spec *cluster.SpawnSpec) (*corev1.Pod, error) {
 var pullPolicies = map[api.PullPolicy]corev1.PullPolicy{api.PullMissing: corev1.PullIfNotPresent,
 	api.PullAlways: corev1.PullAlways, api.PullNever: corev1.PullNever}
 
-// literal has Kubernetes take $(…) for what it is.
+// literal makes Kubernetes leave $(…) as it is.
 func literal(texts []string) []string {
 	texts = slices.Clone(texts)
 	for i := range texts {

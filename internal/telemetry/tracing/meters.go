@@ -12,7 +12,7 @@ import (
 )
 
 // Meters sends the metrics of a process to where the environment says, as New does with spans; by default each minute.
-// stop sends what is left, within flushLimit.
+// stop sends the rest, within flushLimit.
 func Meters(
 	ctx context.Context, getenv func(string) string, service, version string,
 ) (meters metric.MeterProvider, stop func(), err error) {
@@ -42,6 +42,6 @@ func Meters(
 	return provider, func() {
 		limited, cancel := context.WithTimeout(context.Background(), flushLimit)
 		defer cancel()
-		_ = provider.Shutdown(limited) // what cannot be sent is lost: it must not hold up a stop
+		_ = provider.Shutdown(limited) // unsent metrics are lost: they must not hold up a stop
 	}, nil
 }

@@ -81,7 +81,7 @@ func NewTo(
 	return &Tracing{provider: sdktrace.NewTracerProvider(append(options, sdktrace.WithResource(described))...)}, nil
 }
 
-// describe is the process, as what it sends says.
+// describe describes the process in what it sends.
 func describe(ctx context.Context, service, version string) (*resource.Resource, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", service),
