@@ -41,6 +41,12 @@ type Definition struct {
 	Tolerate *int `json:"tolerate,omitempty"`
 }
 
+// DefinitionOf is the array that a request asks for.
+func DefinitionOf(r *api.ArrayRequest) Definition {
+	return Definition{Spec: r.TaskSpec, Items: r.Items, Count: r.Count, Parallel: r.MaxParallel,
+		Tolerate: r.Tolerate}
+}
+
 // Total is the number of elements.
 func (d *Definition) Total() int {
 	if len(d.Items) > 0 {

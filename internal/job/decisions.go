@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"mainstay.dev/sdk/api"
@@ -85,6 +86,62 @@ func (l *Ledger) Act(p *Plan, step string, action api.StepAction, reason string,
 			if after := &l.Steps[i]; after.Status == api.StepFailed && !after.Begun && after.Step != step {
 				after.StepWork = api.StepWork{Status: api.StepPending, TaskID: after.TaskID}
 			}
+		}
+	}
+}
+
+// Actions are what a person can do to the run now.
+func (l *Ledger) Actions() []api.RunAction {
+	switch {
+	case l.Status.Final():
+		return []api.RunAction{api.RetryRun}
+	case l.Cancel != nil:
+		return nil
+	case l.Paused != nil:
+		return []api.RunAction{api.ResumeRun, api.CancelRun}
+	}
+	return []api.RunAction{api.PauseRun, api.CancelRun}
+}
+
+// StepActions are what a person can do to the run's steps now, by step: what Refuse does not refuse.
+func (l *Ledger) StepActions() map[string][]api.StepAction {
+	all := map[string][]api.StepAction{}
+	for i := range l.Steps {
+		step := l.Steps[i].Step
+		for _, action := range []api.StepAction{api.ApproveStep, api.RejectStep, api.RetryStep, api.SkipStep,
+			api.CompleteStep, api.FailStep} {
+			if l.Refuse(step, action) == "" {
+				all[step] = append(all[step], action)
+			}
+		}
+	}
+	return all
+}
+
+// Reopen forgets what a step has done, and all steps that come after it, so that a run that takes the ledger over runs
+// them again. It reports whether there is the step.
+func (l *Ledger) Reopen(p *Plan, step string) bool {
+	again := []string{step}
+	for i := range p.Steps { // by level: a step stands behind those that it comes after
+		s := &p.Steps[i]
+		if slices.ContainsFunc(s.After, func(id string) bool { return slices.Contains(again, id) }) {
+			again = append(again, s.ID)
+		}
+	}
+	for _, id := range again {
+		if e := l.Entry(id); e != nil {
+			e.Status = api.StepPending
+		}
+	}
+	return l.Entry(step) != nil
+}
+
+// TakeOver puts in the steps that are through in the ledger of a run that this one repeats.
+func (l *Ledger) TakeOver(done *Ledger) {
+	for i := range done.Steps {
+		d := &done.Steps[i]
+		if e := l.Entry(d.Step); e != nil && d.Status.Through() && !strings.HasPrefix(d.Why, runEnded) {
+			*e = *d
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package job is the domain of jobs: what a job is, what a run of it has done, and what comes next. Like package fleet
-// it holds types and pure decisions. Package flow makes a Plan of a Definition.
+// Package job is the domain of jobs: what a job is, what a run of it has done, and what comes next. It holds types and
+// pure decisions. Package flow makes a Plan of a definition.
 package job
 
 import (
@@ -54,7 +54,7 @@ func Lacking(missing []string) string {
 	return "it waits until a healthy instance of each required service is there: none of " + strings.Join(missing, ", ")
 }
 
-// SchedulePlan is the times as fleet checks and counts them.
+// SchedulePlan is the times as package schedule checks and counts them.
 func SchedulePlan(t *api.ScheduleTrigger) *schedule.SchedulePlan {
 	return &schedule.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}
 }
