@@ -77,7 +77,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 			}
 		}
 	}
-	h.instances.tellLocked(h, now)
+	h.instances.tell(h, now)
 	d.endAwaitedLocked(now)
 }
 

@@ -21,9 +21,9 @@ type parked struct {
 	timer   *time.Timer
 }
 
-// handleTaskLocked places a task from the lane on the best session with a free slot, or parks it if a slot may become
+// handleTask places a task from the lane on the best session with a free slot, or parks it if a slot may become
 // free.
-func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueResponse) {
+func (l *lane) handleTask(task *workflowservice.PollActivityTaskQueueResponse) {
 	h := l.hub
 	a := &attempt{attemptClaims: attemptClaims{Temporal: task.GetTaskToken(), Lane: l.name}, takenAt: time.Now(),
 		inLane: waitedInLane(task)}
@@ -49,33 +49,33 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 		h.giveBackLocked(a, "the hub is stopping")
 		return
 	}
-	if l.placeLocked(a) {
+	if l.place(a) {
 		return
 	}
 	if len(l.sessions) == 0 {
 		h.giveBackLocked(a, "no agent of this hub serves the lane any more")
 		return
 	}
-	if !l.mayServeLocked(&a.input, time.Now()) || l.need == nil && !a.input.Spec.Place.IsZero() {
+	if !l.mayServe(&a.input, time.Now()) || l.need == nil && !a.input.Spec.Place.IsZero() {
 		// No slot of an agent that could run it will become free; or, in a lane of other tasks too, it asks for what an
 		// agent has not free, and must not keep a slot from them.
-		l.giveBackUnplacedLocked(a, time.Now())
+		l.giveBackUnplaced(a, time.Now())
 		return
 	}
 	h.metrics.parked.Inc()
 	p := &parked{attempt: a}
-	p.timer = time.AfterFunc(h.config.Park, func() { l.endParking(p) })
+	p.timer = time.AfterFunc(h.config.Park, func() { h.endParking(l, p) })
 	l.parked = append(l.parked, p)
 }
 
-// placeLocked gives an attempt to the best session of the lane. It reports false when none has a free slot.
-func (l *lane) placeLocked(a *attempt) bool {
-	return l.placeAmongLocked(a, rankTop) || l.placeAmongLocked(a, len(l.sessions))
+// place gives an attempt to the best session of the lane. It reports false when none has a free slot.
+func (l *lane) place(a *attempt) bool {
+	return l.placeAmong(a, rankTop) || l.placeAmong(a, len(l.sessions))
 }
 
-// placeAmongLocked is placeLocked among so many sessions of each kind, the least loaded ones.
-func (l *lane) placeAmongLocked(a *attempt, top int) bool {
-	shortlist := l.shortlistLocked(&a.input, top)
+// placeAmong is place among the least loaded sessions of each kind, at most top of each.
+func (l *lane) placeAmong(a *attempt, top int) bool {
+	shortlist := l.shortlist(&a.input, top)
 	sessions := make([]*session, 0, len(shortlist))
 	candidates := make([]task.Candidate, 0, len(shortlist))
 	for _, s := range shortlist {
@@ -175,12 +175,12 @@ func (a *attempt) assignment() protocol.Assignment {
 	}
 }
 
-// placeParkedLocked places parked tasks while slots are free.
-func (l *lane) placeParkedLocked() {
+// placeParked places parked tasks while slots are free.
+func (l *lane) placeParked() {
 	for len(l.parked) > 0 && l.free > 0 {
 		placed := false
 		for i, p := range l.parked {
-			if l.placeLocked(p.attempt) {
+			if l.place(p.attempt) {
 				p.timer.Stop()
 				l.parked = slices.Delete(l.parked, i, i+1)
 				placed = true
@@ -194,20 +194,20 @@ func (l *lane) placeParkedLocked() {
 }
 
 // endParking returns a task that waited long enough.
-func (l *lane) endParking(p *parked) {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
+func (h *Hub) endParking(l *lane, p *parked) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	i := slices.Index(l.parked, p)
 	if i < 0 {
 		return
 	}
 	l.parked = slices.Delete(l.parked, i, i+1)
-	l.giveBackUnplacedLocked(p.attempt, time.Now())
-	l.fillLocked()
+	l.giveBackUnplaced(p.attempt, time.Now())
+	l.fill()
 }
 
-// returnParkedLocked returns all parked tasks of a lane.
-func (l *lane) returnParkedLocked(why string) {
+// returnParked returns all parked tasks of a lane.
+func (l *lane) returnParked(why string) {
 	for _, p := range l.parked {
 		p.timer.Stop()
 		l.hub.giveBackLocked(p.attempt, why)
@@ -229,15 +229,15 @@ const (
 
 func offersPerSecond() int { return offersPerCore * runtime.GOMAXPROCS(0) }
 
-// giveBackUnplacedLocked returns a task that no agent of the lane took, with the reason and the earliest time to try
+// giveBackUnplaced returns a task that no agent of the lane took, with the reason and the earliest time to try
 // again.
-func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
+func (l *lane) giveBackUnplaced(a *attempt, now time.Time) {
 	h := l.hub
 	h.metrics.returned.Inc()
 	a.traceFailed("no agent could take it")
 	report := a.report(h.id)
 	report.Outcome = api.AttemptReturned
-	why, after := l.whyUnplacedLocked(&a.input, now)
+	why, after := l.whyUnplaced(&a.input, now)
 	report.Reason, report.Unhandled = diagnosis.WhyUnplaced(&why, &a.input.Spec), why.Unhandled()
 	report.RetryAfter = after
 	if turn := h.offers.Spend(a.Tenant, 1, now); turn > crowded {
@@ -246,8 +246,8 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	h.fail(a, report)
 }
 
-// mayServeLocked reports whether an agent of the lane can run a task, busy or not.
-func (l *lane) mayServeLocked(in *contract.RunTaskInput, now time.Time) bool {
+// mayServe reports whether an agent of the lane can run a task, busy or not.
+func (l *lane) mayServe(in *contract.RunTaskInput, now time.Time) bool {
 	for s := range l.sessions {
 		c := s.live()
 		if s.takes(in) && c.Eligible(&in.Spec, now) {
@@ -257,21 +257,21 @@ func (l *lane) mayServeLocked(in *contract.RunTaskInput, now time.Time) bool {
 	return false
 }
 
-// whyUnplacedLocked is why no agent of the lane took a task, and in which time it is worth another try: when the first
+// whyUnplaced is why no agent of the lane took a task, and in which time it is worth another try: when the first
 // rate limit that blocks an agent ends.
-func (l *lane) whyUnplacedLocked(in *contract.RunTaskInput, now time.Time) (diagnosis.Unplaced, api.Duration) {
+func (l *lane) whyUnplaced(in *contract.RunTaskInput, now time.Time) (diagnosis.Unplaced, api.Duration) {
 	spec := &in.Spec
-	if l.mayServeLocked(in, now) {
-		if lacking := l.shortageLocked(in, true); lacking != "" {
+	if l.mayServe(in, now) {
+		if lacking := l.shortage(in, true); lacking != "" {
 			return diagnosis.Unplaced{Code: diagnosis.TooLittle, Lacking: lacking}, 0
 		}
 		return diagnosis.Unplaced{Code: diagnosis.AllBusy}, 0
 	}
-	if first := l.limitedUntilLocked(in, now); !first.IsZero() {
+	if first := l.limitedUntil(in, now); !first.IsZero() {
 		return diagnosis.Unplaced{Code: diagnosis.RateLimited, Until: first},
 			api.Duration(min(first.Sub(now), limitLooked))
 	}
-	lacking := l.shortageLocked(in, false)
+	lacking := l.shortage(in, false)
 	switch {
 	case len(in.Elements) > 0:
 		return diagnosis.Unplaced{Code: diagnosis.NotBundled}, 0
@@ -285,8 +285,8 @@ func (l *lane) whyUnplacedLocked(in *contract.RunTaskInput, now time.Time) (diag
 	return diagnosis.Unplaced{Code: diagnosis.NotHandled}, 0
 }
 
-// limitedUntilLocked is when the first rate limit ends that keeps an agent of the lane from a task; zero: none does.
-func (l *lane) limitedUntilLocked(in *contract.RunTaskInput, now time.Time) (first time.Time) {
+// limitedUntil is when the first rate limit ends that keeps an agent of the lane from a task; zero: none does.
+func (l *lane) limitedUntil(in *contract.RunTaskInput, now time.Time) (first time.Time) {
 	for s := range l.sessions {
 		c := s.live()
 		if until, limited := c.Providers.LimitedUntil(in.Spec.Provider, now); limited && s.takes(in) &&

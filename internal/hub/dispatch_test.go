@@ -49,7 +49,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			why, after := l.whyUnplacedLocked(&contract.RunTaskInput{Spec: c.spec}, now)
+			why, after := l.whyUnplaced(&contract.RunTaskInput{Spec: c.spec}, now)
 			require.Contains(t, diagnosis.WhyUnplaced(&why, &c.spec), c.wants)
 			require.Equal(t, c.unhandled, why.Unhandled())
 			require.Equal(t, c.after, after.Std())

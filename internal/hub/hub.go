@@ -231,8 +231,8 @@ func (h *Hub) Stop(ctx context.Context) {
 	}
 	var released []laneRelease
 	for _, l := range h.lanes {
-		l.returnParkedLocked("the hub is stopping")
-		released = append(released, l.releaseLocked())
+		l.returnParked("the hub is stopping")
+		released = append(released, l.release())
 	}
 	h.mu.Unlock()
 	var releasing sync.WaitGroup

@@ -69,8 +69,8 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leaving.drainedUntil)}
 }
 
-// tellLocked ends a look at all attempts: instances that were not seen are gone, and jobs are told what is new.
-func (t *healthTeller) tellLocked(h *Hub, now time.Time) {
+// tell ends a look at all attempts: instances that were not seen are gone, and jobs are told what is new.
+func (t *healthTeller) tell(h *Hub, now time.Time) {
 	round := t.round
 	t.round++
 	if t.telling || now.Before(t.again) {

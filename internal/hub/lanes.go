@@ -21,8 +21,7 @@ import (
 // pollRetry spaces polls that fail, as when Temporal is away.
 const pollRetry = 500 * time.Millisecond
 
-// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it; methods named Locked need
-// it held.
+// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it: its methods need it held.
 //
 // A poll is never cancelled: a cancelled poll can swallow a task. An unwanted poll is released through ShutdownWorker,
 // or its task is parked and returned.
@@ -47,7 +46,7 @@ func (h *Hub) serveLocked(s *session) {
 	h.slotsChangedLocked(s)
 	wanted := map[string]bool{}
 	if !s.gone {
-		for _, name := range lanesOf(s, directive, h.ownLanes.isOpenLocked(s.agent, &directive)) {
+		for _, name := range lanesOf(s, directive, h.ownLanes.isOpen(s.agent, &directive)) {
 			wanted[name] = true
 		}
 	}
@@ -65,7 +64,7 @@ func (h *Hub) serveLocked(s *session) {
 		if !s.gone && holds(directive, l.name) {
 			why = lanePaused
 		}
-		l.endLocked(why)
+		l.end(why)
 	}
 	s.serving.lanes, s.serving.fits = kept, slices.ContainsFunc(kept, func(l *lane) bool { return l.need != nil })
 	for name := range wanted {
@@ -77,8 +76,8 @@ func (h *Hub) serveLocked(s *session) {
 		}
 		l.sessions[s] = &seat{session: s, at: -1}
 		s.serving.lanes, s.serving.fits = append(s.serving.lanes, l), s.serving.fits || l.need != nil
-		l.countLocked(s, s.score())
-		l.fillLocked()
+		l.count(s, s.score())
+		l.fill()
 	}
 	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.Lane) })
 	h.returnUndeliveredIfLocked(s, "the agent does not serve the lane any more", func(a *attempt) bool {
@@ -87,18 +86,18 @@ func (h *Hub) serveLocked(s *session) {
 	})
 }
 
-// endLocked releases the polls of a lane if no session serves it any more.
-func (l *lane) endLocked(why string) {
+// end releases the polls of a lane if no session serves it any more.
+func (l *lane) end(why string) {
 	h := l.hub
 	if len(l.sessions) > 0 {
 		return
 	}
-	l.returnParkedLocked(why)
+	l.returnParked(why)
 	if l.polls == 0 {
 		delete(h.lanes, l.name)
 		return
 	}
-	release := l.releaseLocked()
+	release := l.release()
 	h.wg.Go(func() { h.releasePolls(h.run, release) })
 }
 
@@ -117,18 +116,18 @@ func (h *Hub) slotsChangedLocked(s *session) {
 	}
 	var more []*lane
 	for _, l := range s.serving.lanes {
-		if l.countLocked(s, score) > 0 {
+		if l.count(s, score) > 0 {
 			more = append(more, l)
 		}
 	}
 	for _, l := range more {
-		l.placeParkedLocked()
-		l.fillLocked()
+		l.placeParked()
+		l.fill()
 	}
 }
 
-// countLocked brings the lane's free slots up to date with a session, and returns how many more it has.
-func (l *lane) countLocked(s *session, score float64) (more int) {
+// count brings the lane's free slots up to date with a session, and returns how many more it has.
+func (l *lane) count(s *session, score float64) (more int) {
 	slots, seat := s.serving.free, l.sessions[s]
 	if l.need != nil && slots > 0 {
 		slots = min(slots, l.hub.roomLocked(seat, l.need))
@@ -139,29 +138,28 @@ func (l *lane) countLocked(s *session, score float64) (more int) {
 	return more
 }
 
-// fillLocked opens as many polls on the lane as there are slots for.
-func (l *lane) fillLocked() {
-	for l.needsPollLocked() {
+// fill opens as many polls on the lane as there are slots for.
+func (l *lane) fill() {
+	for l.needsPoll() {
 		if l.polls == 0 {
 			l.emptySince = time.Now()
 		}
 		l.polls++
-		l.hub.wg.Go(l.poll)
+		l.hub.wg.Go(func() { l.hub.pollLane(l) })
 	}
 }
 
-func (l *lane) needsPollLocked() bool {
+func (l *lane) needsPoll() bool {
 	return !l.hub.stopping && l.polls < min(l.hub.config.LanePollers, l.free-len(l.parked))
 }
 
-// poll polls until the lane has more polls than it needs.
-func (l *lane) poll() {
-	h := l.hub
+// pollLane polls until the lane has more polls than it needs.
+func (h *Hub) pollLane(l *lane) {
 	for {
 		h.mu.Lock()
 		key := l.key
 		h.mu.Unlock()
-		task, err := l.pollOnce(key)
+		task, err := h.pollOnce(l.name, key)
 		if err != nil && h.run.Err() == nil {
 			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
 			backoff.Pause(h.run, pollRetry)
@@ -173,9 +171,9 @@ func (l *lane) poll() {
 			l.emptySince = time.Now()
 		}
 		if taken {
-			l.handleTaskLocked(task)
+			l.handleTask(task)
 		}
-		again := l.needsPollLocked()
+		again := l.needsPoll()
 		if again {
 			l.polls++
 		} else if l.polls == 0 {
@@ -194,14 +192,13 @@ func (l *lane) poll() {
 // errOutOfTouch means that the hub takes no work: its agents' leases run out, and so does its own.
 var errOutOfTouch = errors.New("the hub is out of touch with Temporal")
 
-func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
-	h := l.hub
+func (h *Hub) pollOnce(lane, key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
 	if h.lease.OutOfTouch(time.Now()) {
 		return nil, errOutOfTouch
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), store.PollTimeout)
 	defer cancel()
-	task, err := h.store.PollLane(ctx, l.name, key)
+	task, err := h.store.PollLane(ctx, lane, key)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, nil
 	}
@@ -211,8 +208,8 @@ func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueRespo
 // laneRelease names the polls to give back.
 type laneRelease struct{ lane, key string }
 
-// releaseLocked forgets the open polls' key; polls opened later have another.
-func (l *lane) releaseLocked() laneRelease {
+// release forgets the open polls' key; polls opened later have another.
+func (l *lane) release() laneRelease {
 	r := laneRelease{lane: l.name, key: l.key}
 	l.key = uuid.NewString()
 	return r

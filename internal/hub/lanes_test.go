@@ -107,7 +107,7 @@ func TestTaskWithoutASlotIsParked(t *testing.T) {
 		l := b.lanes["lane/c"]
 		l.polls++ // as when two lanes answer at once for one slot
 		b.mu.Unlock()
-		b.wg.Go(l.poll)
+		b.wg.Go(func() { b.pollLane(l) })
 		b.pass(0)
 		b.queue("lane/c", aTask("parked"))
 		require.Len(t, l.parked, 1)
@@ -146,7 +146,7 @@ func TestUnreadableTaskFails(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1)
 		b.mu.Lock()
-		b.lanes["lane/c"].handleTaskLocked(badTask)
+		b.lanes["lane/c"].handleTask(badTask)
 		b.mu.Unlock()
 		b.pass(0)
 		require.Len(t, b.reported(), 1)

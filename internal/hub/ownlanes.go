@@ -46,8 +46,8 @@ func newOwnLanes(h *Hub) *ownLanes {
 	return &ownLanes{hub: h, soon: part.NewSignal(), open: map[string]*openLanes{}}
 }
 
-// isOpenLocked reports whether work may wait in the own lane of an agent of a cluster.
-func (o *ownLanes) isOpenLocked(agent string, d *contract.Directive) bool {
+// isOpen reports whether work may wait in the own lane of an agent of a cluster. It needs the hub's mutex held.
+func (o *ownLanes) isOpen(agent string, d *contract.Directive) bool {
 	known := o.open[d.Cluster]
 	return known != nil && known.asked[agent] > 0
 }

@@ -55,7 +55,7 @@ func TestPauseReturnsWhatIsParked(t *testing.T) {
 		l := b.lanes["lane/c"]
 		l.polls++
 		b.mu.Unlock()
-		b.wg.Go(l.poll)
+		b.wg.Go(func() { b.pollLane(l) })
 		b.pass(0)
 		b.queue("lane/c", aTask("parked"))
 		require.Len(t, l.parked, 1)

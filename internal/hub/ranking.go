@@ -92,10 +92,10 @@ func (r ranking) remove(s *seat) {
 	}
 }
 
-// shortlistLocked returns the best so many sessions of each kind for a delivery. With rankTop the best of all is among
+// shortlist returns the best so many sessions of each kind for a delivery. With rankTop the best of all is among
 // them, unless it depends on more than their load: all are returned for a task that names a provider, and for one that
 // asks for devices, or for resources in a lane of other tasks too.
-func (l *lane) shortlistLocked(in *contract.RunTaskInput, top int) []*session {
+func (l *lane) shortlist(in *contract.RunTaskInput, top int) []*session {
 	if place := &in.Spec.Place; in.Spec.Provider != "" || len(place.Devices) > 0 || !place.IsZero() && l.need == nil {
 		top = len(l.sessions)
 	}

@@ -81,7 +81,7 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 		}
 		a := &attempt{attemptClaims: attemptClaims{Task: in.TaskID, Attempt: 1, Lane: l.name}, input: in}
 		got := ""
-		if l.placeLocked(a) {
+		if l.place(a) {
 			got = a.session.agent
 			running = append(running, a)
 		}
@@ -98,7 +98,7 @@ func TestPlacementBeyondTheRank(t *testing.T) {
 		h.sessions[fmt.Sprintf("agent-%05d", i)].candidate.MaxTasks = 0
 	}
 	a := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: 1, Lane: l.name}, input: aTask("t")}
-	require.True(t, l.placeLocked(a))
+	require.True(t, l.place(a))
 	require.Equal(t, "agent-00049", a.session.agent)
 }
 
@@ -109,7 +109,7 @@ func BenchmarkPlacement(b *testing.B) {
 			in := aTask("t")
 			for b.Loop() {
 				a := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: 1, Lane: l.name}, input: in}
-				require.True(b, l.placeLocked(a))
+				require.True(b, l.place(a))
 				h.forgetLocked(a)
 				h.fresh = nil
 			}

@@ -246,9 +246,9 @@ func needOf(d contract.Directive, queue string) *api.Demand {
 	return nil
 }
 
-// shortageLocked names what the lane's agents lack of what a task asks for: what is not free now, or what they never
+// shortage names what the lane's agents lack of what a task asks for: what is not free now, or what they never
 // have.
-func (l *lane) shortageLocked(in *contract.RunTaskInput, now bool) string {
+func (l *lane) shortage(in *contract.RunTaskInput, now bool) string {
 	demand := &in.Spec.Place
 	if demand.IsZero() {
 		return ""

@@ -258,7 +258,7 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 				in := aTask(fmt.Sprint("t", n))
 				in.Spec.Place = *l.need
 				a := &attempt{attemptClaims: attemptClaims{Task: in.TaskID, Attempt: 1, Lane: l.name}, input: in}
-				if l.placeLocked(a) {
+				if l.place(a) {
 					a.accepted, running, what = true, append(running, a), "placed"
 				}
 			case len(running) == 0:
@@ -345,7 +345,7 @@ func BenchmarkManyFits(b *testing.B) {
 				for b.Loop() {
 					a := &attempt{attemptClaims: attemptClaims{Task: "t", Attempt: 1, Lane: l.name}, input: in}
 					h.mu.Lock()
-					require.True(b, l.placeLocked(a))
+					require.True(b, l.place(a))
 					h.forgetLocked(a)
 					h.fresh = nil
 					h.mu.Unlock()

@@ -89,7 +89,7 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 	if !slices.Equal(d.Tenants, known.Tenants) { // what is parked is asked again whether it may begin here
 		for _, l := range h.lanes {
 			if cluster, _, _ := contract.LaneOfQueue(l.name); cluster == d.Cluster {
-				l.returnParkedLocked("who may use the cluster has changed")
+				l.returnParked("who may use the cluster has changed")
 			}
 		}
 	}
