@@ -11,12 +11,12 @@ import (
 const (
 	// lookFresh is how long the result of a look at required services answers the same question again.
 	lookFresh = time.Second
-	// lookRest is how many times as long as it took a tenant's look is followed by none.
+	// lookRest is how long a tenant's look is followed by none, as a multiple of the time that it took.
 	lookRest = 3
 )
 
-// looks has the jobs and runs of a tenant look for required services one after another, and rest in between: each look
-// may ask many jobs, and any number of runs may wait for services.
+// looks makes the jobs and runs of a tenant look for required services one after another, and rest in between: each
+// look may ask many jobs, and any number of runs may wait for services.
 type looks struct {
 	turns turns
 	mu    sync.Mutex

@@ -76,8 +76,8 @@ const (
 	workflowPollers = 8
 	// mostCached and leastCached bound the workflows that are kept in memory between their events.
 	mostCached, leastCached = 1000, 100
-	// memoryOfCached is how much memory of the machine, in bytes, allows one of them. One whose task has a payload of
-	// 1 MiB keeps it twice, and as much is garbage at times: so they take a quarter at worst.
+	// memoryOfCached is how much of the machine's memory, in bytes, must be there for each of them. A workflow with a
+	// payload of 1 MiB keeps it twice, with as much garbage at times: so they take a quarter at worst.
 	memoryOfCached = 16 << 20
 )
 

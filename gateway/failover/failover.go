@@ -135,7 +135,7 @@ func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent s
 	return held
 }
 
-// checkTarget refuses a choice where there is none to make, and a target that cannot take over, or can run none of the
+// checkTarget refuses a target where the mode leaves no choice, and one that cannot take over or can run none of the
 // work. The cluster decides again when it takes the signal.
 func checkTarget(c *cluster.Cluster, request *contract.ManualFailover, work []api.HeldTask) error {
 	if request.TargetAgentID != "" || len(request.RequiredCapabilities) > 0 || len(request.Affinity) > 0 {

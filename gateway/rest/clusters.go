@@ -48,7 +48,7 @@ func (c *Core) knownCluster(ctx context.Context, name string) (api.ClusterConfig
 	return config, err
 }
 
-// ForgetCluster has the next request read the cluster's configuration anew.
+// ForgetCluster makes the next request read the cluster's configuration again.
 func (c *Core) ForgetCluster(name string) { c.clusters.forget(name) }
 
 // ClusterConfig is a cluster's configuration, or unknown_cluster.

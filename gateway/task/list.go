@@ -261,8 +261,8 @@ func searched(read rest.Read[store.Task], wanted func(*store.Task) bool) rest.Re
 	}
 }
 
-// blocked reports of tasks whether no agent can run them. It asks for each cluster once. No task is blocked of one that
-// does not answer, or that is for other tenants.
+// blocked reports whether no agent can run a task. It reads each cluster once. Tasks of a cluster that does not answer,
+// or that is for other tenants, are not blocked.
 func (h *Handlers) blocked(ctx context.Context) func(*store.Task) bool {
 	views := map[string]*cluster.Cluster{}
 	return func(t *store.Task) bool {

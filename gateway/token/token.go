@@ -212,7 +212,7 @@ func (h *Handlers) endSessionsOf(ctx context.Context, id string) (api.RevokedTok
 	return revoked, err
 }
 
-// revokeJoinTokens has the clusters of the join tokens refuse them, and adds the agents whose sessions end.
+// revokeJoinTokens makes the join tokens' clusters refuse them, and adds the agents whose sessions end.
 func (h *Handlers) revokeJoinTokens(
 	ctx context.Context, records []access.Record, endSessions bool, revoked *api.RevokedToken,
 ) error {

@@ -44,7 +44,7 @@ type Record struct {
 	AgentID   string         `json:"agent_id,omitempty"`
 	CreatedAt time.Time      `json:"created_at"`
 	CreatedBy string         `json:"created_by,omitempty"`
-	// CreatedByID is the id of the token, or the certificate's subject, that made it. Names can be given anew, ids not.
+	// CreatedByID is the id of the token, or the certificate's subject, that made it. Names can be reused, ids not.
 	CreatedByID string `json:"created_by_id,omitempty"`
 	// Ancestors are the token that made it, the one that made that, and so on, once the first of them is gone.
 	Ancestors []string  `json:"ancestors,omitempty"`

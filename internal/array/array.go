@@ -296,7 +296,7 @@ func (s *State) blame(n int, why, kind string) {
 	s.Causes[i] = Cause{Number: n, Text: short(why, causeBytes), Type: short(kind, api.MaxErrorTypeBytes)}
 }
 
-// short cuts a text to at most most bytes as JSON, where some characters take six.
+// short cuts a text to most bytes as JSON, where some characters take six.
 func short(text string, most int) string {
 	for i, r := range text {
 		switch {

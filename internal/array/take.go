@@ -145,7 +145,7 @@ func (s *State) undone(d *Definition, array string, b Bundle, end task.AttemptEn
 }
 
 // halve delivers the elements of a lost bundle in smaller ones: nobody knows which of them ended the agent, if any did.
-// One that is alone is a suspect, and has one loss more before it is a dead letter.
+// A single element is a suspect, and may be lost once more before it is a dead letter.
 func (s *State) halve(d *Definition, b Bundle, end task.AttemptEnd, now time.Time) {
 	size := max(1, len(b.Elements)/4)
 	at := now
@@ -245,10 +245,10 @@ func (s *State) expire(d *Definition, now time.Time) {
 	}
 }
 
-// Resume begins the time anew for which elements may wait for an agent, after a pause.
+// Resume restarts, after a pause, the time for which elements may wait for an agent.
 func (s *State) Resume(now time.Time) { s.TakenAt = now }
 
-// end ends an element, unless a person has it run again.
+// end ends an element, unless a person runs it again.
 func (s *State) end(n int, status api.ElementStatus, why, kind string) {
 	s.mark(n, status)
 	s.Troubles.forget(n)

@@ -25,7 +25,7 @@ type Brake struct {
 	EngagedAt time.Time   `json:"engaged_at,omitzero"`
 }
 
-// Lost records that an agent vanished. Of one that is recorded it adds that the agent had work.
+// Lost records that an agent vanished. If that is recorded already, it may add that the agent had work.
 func (b *Brake) Lost(loss AgentLoss) {
 	i := slices.IndexFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == loss.AgentID })
 	if i < 0 {

@@ -34,7 +34,7 @@ type Death struct {
 	At       time.Time `json:"at"`
 }
 
-// Deaths are the newest proofs, oldest first. A process of the agent that comes, whichever it is, ends its proof.
+// Deaths are the newest proofs, oldest first. Any new process of the agent ends its proof.
 type Deaths []Death
 
 // Of returns the proof about a process of an agent; nil: there is none.

@@ -122,7 +122,7 @@ func (c *Cluster) noteSizes() []int {
 	return sizes
 }
 
-// cutNotes cuts the notes about members to at most most bytes of JSON together: the longest ones, to the same length.
+// cutNotes cuts the notes about members to most bytes of JSON together: the longest ones, to the same length.
 func (c *Cluster) cutNotes(most int) {
 	sizes := c.noteSizes()
 	slices.Sort(sizes)

@@ -65,8 +65,8 @@ func SpreadTasks(r *api.Rebalance, holders []*TaskHolder) {
 	}
 }
 
-// KeepMadeMoves leaves out the moves of tasks that hubs did not make: the counts and the words go by the others.
-// unmoved says of agents why none of theirs moved.
+// KeepMadeMoves drops the moves of tasks that hubs did not make, from the counts and the words too. unmoved says for
+// each agent why none of its tasks moved.
 func KeepMadeMoves(r *api.Rebalance, made map[HeldAttempt]bool, unmoved map[string]string) {
 	planned, moved := 0, 0
 	r.Moves = slices.DeleteFunc(r.Moves, func(m api.RebalanceMove) bool {

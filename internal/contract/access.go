@@ -36,8 +36,8 @@ type RevokeTokenRequest struct {
 	WithChildren bool `json:"with_children,omitempty"`
 }
 
-// RevokedToken is a token that was revoked, with its children where that was asked for. Of one that was gone already it
-// has no more than the id.
+// RevokedToken is a token that was revoked, with its children where that was asked for. For one that was gone already
+// it has only the id.
 type RevokedToken struct {
 	access.Record
 	Children []access.Record `json:"children,omitempty"`

@@ -169,7 +169,7 @@ func (q QueryWith[In, Out]) Ask(ctx context.Context, c client.Client, workflowID
 // Activity is an activity, which takes In and answers Out.
 type Activity[In, Out any] struct{ Name string }
 
-// Register has a worker do the activity.
+// Register makes a worker do the activity.
 func (a Activity[In, Out]) Register(w worker.ActivityRegistry, do func(context.Context, In) (Out, error)) {
 	w.RegisterActivityWithOptions(withoutAnswer(do), activity.RegisterOptions{Name: a.Name})
 }

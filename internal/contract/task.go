@@ -104,7 +104,7 @@ var (
 	ReprioritizeUpdate = Update[ReprioritizeRequest, Done]{"reprioritize"}
 	// LateResultUpdate brings a result of the attempt that a task in review was lost with.
 	LateResultUpdate = Update[LateResultRequest, Done]{"late-result"}
-	// WakeSignal has a task offered again that no agent could run: an agent has joined since.
+	// WakeSignal offers a task again that no agent could run: an agent has joined since.
 	WakeSignal = Signal[None]{"wake"}
 	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.
 	RunTaskActivity = Activity[RunTaskInput, AttemptReport]{"RunTask"}

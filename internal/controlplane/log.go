@@ -72,7 +72,7 @@ func (l *LogFile) open() error {
 	return nil
 }
 
-// turnLocked begins the file anew. Where that fails, the old one goes on until it is as large once more.
+// turnLocked begins a new file. If that fails, the old one goes on until it has grown by as much again.
 func (l *LogFile) turnLocked() {
 	old := l.file
 	l.size = 0

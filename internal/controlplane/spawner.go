@@ -168,7 +168,7 @@ func serveSpawner(a *app.App, nameFlag string, c *config.Config, r roles, listen
 	return o, nil
 }
 
-// usePlatform has the agents run where the configuration says.
+// usePlatform makes the agents run where the configuration says.
 func (o *SpawnerOptions) usePlatform(s *config.Spawner) {
 	switch s.Platform {
 	case api.PlatformDocker:

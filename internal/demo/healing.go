@@ -256,7 +256,7 @@ func (h *healingDemo) replaced(ctx context.Context, gone ...string) (online []ap
 	return online, nil
 }
 
-// degrade has an agent report that it does badly, and waits until healing has drained it.
+// degrade makes an agent report that it does badly, and waits until healing has drained it.
 func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 	if err := os.WriteFile(file, []byte("0.45 disk errors\n"), 0o600); err != nil {
 		return fmt.Errorf("write the health file of %s: %w", agent, err)

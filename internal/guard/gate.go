@@ -271,7 +271,7 @@ func (g *Gate) withoutSecrets(params map[string]string) map[string]string {
 	return named
 }
 
-// failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.
+// failed is the answer to a caller who could not prove who they are, or has tried too often.
 func (g *Gate) failed(r *http.Request, err error) error {
 	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
 		return err

@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error;
-// a wrong proof is one, so that a mistake is noticed. With anew tokens are read again, so that one that was revoked a
+// identify finds out who asks: by the token, else a browser's session, else the client certificate. No proof is no
+// error; a wrong one is, so that a mistake is noticed. With anew tokens are read again, so that one that was revoked a
 // moment ago proves nothing.
 func (g *Gate) identify(r *http.Request, anew bool) (access.Identity, proof, error) {
 	if len(r.Header.Values("Authorization")) > 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// locateBody gives the errors of a body that fits its schema, but cannot be decoded, the location and the value of the
-// field that is wrong: huma says of them that they are of the body.
+// locateBody gives the location and the value of the wrong field to the errors of a body that fits its schema but
+// cannot be decoded: huma names only the body.
 func locateBody(t reflect.Type, errs []error) {
 	for _, err := range errs {
 		var detail *huma.ErrorDetail

@@ -28,7 +28,7 @@ var jsonFormat = huma.Format{
 	},
 }
 
-// maxRewritten bounds how many numbers of a body are rewritten: each has it read once more.
+// maxRewritten bounds how many numbers of a body are rewritten: for each the body is read once more.
 const maxRewritten = 16
 
 // unmarshal is json.Unmarshal that takes a whole number in any form, as JSON Schema does: 2.0 and 2e0 are 2.

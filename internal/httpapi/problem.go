@@ -119,8 +119,8 @@ func (p *problem) GetStatus() int { return p.Status }
 // ContentType implements huma.ContentTypeFilter.
 func (p *problem) ContentType(string) string { return problemType }
 
-// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away. Whoever must say
-// who it is hears how.
+// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away. A caller who
+// lacks credentials learns how to send them.
 func (p *problem) GetHeaders() http.Header {
 	switch {
 	case p.Status == http.StatusUnauthorized:

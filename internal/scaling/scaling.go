@@ -98,8 +98,8 @@ func (d *scaler) isCanary(m *cluster.Member) bool {
 	return d.held != nil && slices.Contains(d.held.Canaries, m.AgentID)
 }
 
-// keepsPlace reports whether nobody is started in the place of a member that healing took out of service: it is to be
-// started anew, or others are to do its work.
+// keepsPlace reports whether no agent is started in place of a member that healing took out of service, because it will
+// be started again, or others will do its work.
 func (d *scaler) keepsPlace(m *cluster.Member) bool {
 	if !d.isIll(m) || d.isCanary(m) {
 		return false

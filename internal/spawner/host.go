@@ -211,7 +211,7 @@ func (h *Host) tryProof(ctx context.Context, end *api.SpawnEnd) error {
 	return err
 }
 
-// publish has a cluster keep an event of how an agent ended. The client tries again while Temporal is busy.
+// publish makes a cluster keep an event of how an agent ended. The client tries again while Temporal is busy.
 func (h *Host) publish(ctx context.Context, end *api.SpawnEnd) {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()

@@ -195,7 +195,7 @@ func (s Clusters) UsedLanes(
 	return used, errors.Join(errs...)
 }
 
-// clusterID is the id of a cluster's workflow; there is none of a name that no cluster can have.
+// clusterID is the id of a cluster's workflow; an impossible name has none.
 func clusterID(name string) (string, error) {
 	if err := api.ValidateID("cluster", name); err != nil {
 		return "", serviceerror.NewNotFound(err.Error())

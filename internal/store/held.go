@@ -22,8 +22,8 @@ const heldLooks, heldBytes = 5000, 64 << 20
 // Held are tasks with an attempt that a hub had.
 type Held []Task
 
-// HeldAt finds the attempts that a hub had by its last report: the only trace of them when the hub is gone. Of one that
-// began in the hub's last second, or that it had given to nobody, the agent is not known. It looks at heldLooks open
+// HeldAt finds the attempts that a hub had by its last report: the only trace of them when the hub is gone. The agent
+// is unknown for attempts that began in the hub's last second or that no agent had yet. It looks at heldLooks open
 // tasks and runs of the cluster at most, the newest first, and leaves out attempts whose checkpoints do not fit: to end
 // one without its newest checkpoint would lose work. Those that it leaves out wait for their backstop.
 func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (Held, error) {

@@ -356,7 +356,7 @@ type Mark struct {
 	By api.TaskMoment
 }
 
-// Marks are all changes that a task's workflow made of the status that lists see, but for those with which it ended.
+// Marks are a task's changes of status that lists see, as its workflow made them, without the one with which it ended.
 func (s Tasks) Marks(ctx context.Context, t *api.Task) (marks []Mark, err error) {
 	var tell teller
 	last := Mark{}

@@ -191,7 +191,7 @@ func (r *recovering) stop(status api.TaskStatus, why string) Redelivery {
 	return Redelivery{Status: status, Tally: r.tally, Why: why}
 }
 
-// wait has the next attempt begin at a time, or when the lease of an attempt of a fenced task is over that may go on.
+// wait makes the next attempt begin at a time, but not before the end of a fenced attempt's lease that may go on.
 func (r *recovering) wait(action api.RecoveryAction, at time.Time, why string) Redelivery {
 	if leased := r.end.GoesOnUntil(r.spec); leased.After(at) {
 		at = leased

@@ -251,7 +251,7 @@ func (s *Stock) findPorts(demands map[string]api.PortDemand) (ports map[string]i
 	return ports, ""
 }
 
-// Room is how often Allocate and Take of a demand would succeed, at most most times.
+// Room is how often Allocate and Take of a demand would succeed; most bounds it.
 func (s *Stock) Room(d *api.Demand, most int) int {
 	if s.inventory == nil || s.lackingVolume(d.Volumes) != "" {
 		return 0

@@ -199,7 +199,7 @@ func (c *crew) strike(row *faultRow, id string) error {
 	return nil
 }
 
-// restore has agents go on that were stopped, or starts the others again, takes the moved tasks away, and fills up.
+// restore lets stopped agents go on, or starts the others again, takes the moved tasks away, and fills up.
 func (c *crew) restore(ctx context.Context, row *faultRow, moved []move, ids []string) error {
 	if row.signal == syscall.SIGSTOP {
 		if err := c.thaw(ctx, moved, ids); err != nil {

@@ -144,7 +144,7 @@ type filler struct {
 	*Installation
 	queue, workflow string
 	submit          func(ctx context.Context, first, n int) error
-	serve           func(ctx context.Context) (stop func(), err error) // has the slots come
+	serve           func(ctx context.Context) (stop func(), err error) // adds the slots
 	memory          func(ctx context.Context) (resident, heap int64, err error)
 	processes       func() []int // beside Temporal's
 }

@@ -81,7 +81,7 @@ func (o unreadOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// StopUnread has a command with processes of its own stop as after Ctrl-C when nobody reads its output any more, as
+// StopUnread makes a command with processes of its own stop as after Ctrl-C when nobody reads its output any more, as
 // with `| head -1`. Else the first line written then would end it on the spot, and leave its processes behind.
 func (a *App) StopUnread(c *cobra.Command, _ []string) error {
 	ctx, stop := context.WithCancel(c.Context())

@@ -17,15 +17,15 @@ var (
 	needsQuotes = regexp.MustCompile("^[*&@%`!,\\]}]|^[|>] *[^-+0-9 ]|^[-?] |^\\{\\{|^\"[^\"]*\" *[^\" ]|^'[^']*' *[^' ]")
 	// keyed finds the key of a line, and keyInValue what looks like a second one.
 	keyed, keyInValue = regexp.MustCompile(`: +$`), regexp.MustCompile(`: |:$`)
-	// itemValue finds those of them in a list or a map in one line.
+	// itemValue finds values that need quotes in a list or a map on one line.
 	itemValue = regexp.MustCompile("(?:[\\[{,] *|: +)([*&@%`!][^,\\[\\]{}]*)")
 )
 
 // maxReread bounds the bytes that are read again to find a value that needs quotes.
 const maxReread = 4 << 20
 
-// unquoted finds the first value without quotes for whose sake YAML refuses a text: with quotes, the error is another
-// one, or none. Its lines are better than the reader's, which often names where the section begins.
+// unquoted finds the first value that YAML refuses for its lack of quotes: with quotes, the error is another one, or
+// none. Its lines are better than the reader's, which often names where the section begins.
 func unquoted(text string, refused error, from int) *Problem {
 	lines := strings.Split(text, "\n")
 	for i, reread := max(from-2, 0), 0; i < len(lines) && reread < maxReread; i++ {

@@ -44,8 +44,8 @@ func (d *Run) decideExec(o Options, getenv func(string) string) error {
 		"and so read that token: add --allow-exec if you want that, else --agents 0")
 }
 
-// takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is
-// set. Then there are tokens.
+// takeTokens reads or makes the tokens, if `dev` is to ask for them: not while everything that it serves is for this
+// machine alone and no token is set.
 func (d *Run) takeTokens(o Options, getenv func(string) string, log *zap.Logger) error {
 	if o.Open {
 		return nil
@@ -61,7 +61,7 @@ func (d *Run) takeTokens(o Options, getenv func(string) string, log *zap.Logger)
 	return err
 }
 
-// secure has the control plane ask for the tokens, if there are any.
+// secure makes the control plane ask for the tokens, if there are any.
 func (d *Run) secure(o Options, p *controlplane.Options) (err error) {
 	if d.tokens.Admin == "" {
 		return nil

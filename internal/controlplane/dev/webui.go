@@ -74,7 +74,7 @@ func byPassword(next http.Handler) http.Handler {
 	})
 }
 
-// asking has a browser ask for a password where a token is asked for.
+// asking makes a browser ask for a password where a token is needed.
 type asking struct{ http.ResponseWriter }
 
 func (w *asking) WriteHeader(status int) {

@@ -45,7 +45,7 @@ func (at *attempt) watchHealth(ctx context.Context, check *api.ServiceCheck) {
 	}
 }
 
-// setHealth has the next poll report a new health, and sends one soon.
+// setHealth makes the next poll report a new health, and sends one soon.
 func (at *attempt) setHealth(now api.CheckedHealth) {
 	at.run.mu.Lock()
 	changed := at.health != now.Health || at.healthTurns != now.Turns

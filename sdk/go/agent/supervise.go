@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// Session is what a supervisor of the process needs for ProveDeath. Who has its token can end the session.
+// Session is what a supervisor of the process needs for ProveDeath. Whoever has its token can end the session.
 type Session struct {
 	// HubURLs are the hubs, the session's first.
 	HubURLs []string `json:"hub_urls"`

@@ -185,7 +185,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return away
 }
 
-// refused is the error of an answer that is none of success.
+// refused is the error for an answer without success.
 func (c *Client) refused(response *http.Response, body []byte) error {
 	if protocol.IsHTTPSHint(body) {
 		return &UnreachableError{URL: protocol.ShownURL(c.base), Reason: ErrSpeaksHTTPS, cause: ErrSpeaksHTTPS,
