@@ -17,11 +17,11 @@ const (
 	// maxPattern bounds a regular expression, in characters and in the parts of its program: a few characters may stand
 	// for millions of parts.
 	maxPattern = 1000
-	// maxCompared bounds what == and in look at, in values: a list may hold one list many times, and that again.
+	// maxCompared bounds the values that == and in look at: a list may hold one list many times, and that again.
 	maxCompared = 200_000
 )
 
-// compilePattern compiles a regular expression that is small. size is what it costs to match one character.
+// compilePattern compiles a small regular expression. size is the cost of matching one character.
 func compilePattern(pattern string) (compiled *regexp.Regexp, size int, err error) {
 	if len(pattern) > maxPattern {
 		return nil, maxPattern, fmt.Errorf("has a regular expression of more than %d characters", maxPattern)
@@ -56,7 +56,7 @@ func patternSize(tree *syntax.Regexp) int {
 // guarded is a call of ==, !=, in or matches, which looks at its arguments before it begins: nothing stops it then.
 type guarded struct{ interpreter.InterpretableCall }
 
-// guard replaces such calls of a program, and has calls compute with plain numbers.
+// guard replaces the guarded calls of a program, and makes calls compute with plain numbers.
 func guard(operands map[int64]func(ref.Val) ref.Val) interpreter.InterpretableDecoratorV2 {
 	return func(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		if call, ok := node.(interpreter.InterpretableCall); ok && len(call.Args()) == 2 {

@@ -36,7 +36,7 @@ type checker struct {
 // maxSources bounds the expressions of a definition together, in bytes: checking 4 KiB takes up to 0.1 s.
 const maxSources = 64 << 10
 
-// maxProblems bounds the problems that are told of a definition.
+// maxProblems bounds the problems that are reported for a definition.
 const maxProblems = 100
 
 func (c *checker) report(field, format string, args ...any) {
@@ -471,7 +471,7 @@ func constant(task *api.TaskSpec) api.TaskSpec {
 		Routes: task.Routes, ExpiresIn: task.ExpiresIn}
 }
 
-// ofAnotherLevel refuses what the job says of all of its tasks.
+// ofAnotherLevel refuses fields that the job sets for all of its tasks.
 func (c *checker) ofAnotherLevel(at string, task *api.TaskSpec) {
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
 		"start_at": !task.StartAt.IsZero()} {

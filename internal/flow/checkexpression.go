@@ -112,7 +112,7 @@ var onlyIn = map[string]string{
 // stepFields are what expressions may read of a step.
 var stepFields = []string{"status", "output", "error", "failed"}
 
-// expression checks CEL. step is the step that it belongs to; variables are those that it may read.
+// expression checks CEL. step is the step that it belongs to; variables are the ones that it may read.
 func (c *checker) expression(field, source, step string, variables ...string) *expression {
 	e, err := c.compile(source)
 	return c.compiled(field, step, e, err, variables)

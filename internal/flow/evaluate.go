@@ -167,7 +167,7 @@ type spent struct {
 	given int // bytes, about
 }
 
-// spentBy is what those with the context have taken; nothing where it has no limit.
+// spentBy is the usage of the evaluations with the context; nothing where it has no limit.
 func spentBy(ctx context.Context) *spent {
 	if s, limited := ctx.Value(limitKey{}).(*spent); limited {
 		return s
@@ -380,7 +380,7 @@ func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (stri
 	return job.Text(value)
 }
 
-// Check says what is wrong with a step's result; nothing: it is as it should be.
+// Check lists what is wrong with a step's result; nothing: all is well.
 func (v *Evaluator) Check(ctx context.Context, c *api.StepCheck, facts Facts, result json.RawMessage) (wrong []string) {
 	wrong = schemaErrors(validate(ctx, c.Schema, result))
 	value, err := decode(result)

@@ -107,7 +107,7 @@ func validate(ctx context.Context, schema, text json.RawMessage) error {
 	return validateValue(ctx, compiled, parts, value)
 }
 
-// validateValue checks a value against a schema of so many parts.
+// validateValue checks a value against a schema with this number of parts.
 func validateValue(ctx context.Context, compiled *jsonschema.Schema, parts int, value any) error {
 	values, levels := jsonValues(value)
 	checks := parts * values * max(freeLevels, levels) / freeLevels
@@ -262,7 +262,7 @@ func placed(at, what string) string {
 	return api.Shorten(at, maxTold) + ": " + what
 }
 
-// maxWrong and maxTold bound what is told of one value: the mistakes, and the bytes of each.
+// maxWrong and maxTold bound the report about one value: the mistakes, and the bytes of each.
 const (
 	maxWrong = 10
 	maxTold  = 1000

@@ -13,8 +13,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// CEL's own extensions for texts and lists make values of any size in one step (replace, join, lists.range), which no
-// limit of cost stops before the memory is gone. These do the same within bounds, and count what they read and make.
+// CEL's own extensions for texts and lists make values of any size in one step (replace, join, lists.range): no cost
+// limit stops that before memory is gone. These do the same within bounds, and count what they read and make.
 
 const (
 	// maxText bounds a text that a function makes, in bytes, and maxList the elements of a list.

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// toolName is what providers take as the name of a tool, and as the id of a call.
+// toolName is the form of a tool's name and a call's id that providers accept.
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // maxArgumentsDepth is how deep the arguments of a call may be nested.

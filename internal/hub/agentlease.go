@@ -13,13 +13,13 @@ import (
 type agentLease struct {
 	answeredAt time.Time     // the newest answer; the lease counts from here at the latest
 	length     time.Duration // the newest that the agent has certainly read; it counts with that, or with offered
-	offered    time.Duration // what an answer carried and no poll has named yet; 0: none
+	offered    time.Duration // in an answer that no poll has named yet; 0: none
 	longest    time.Duration // that an answer gives to any agent
-	named      bool          // the agent's polls name its lease, so it can be told another
+	named      bool          // the agent's polls name its lease, so it can get another
 	unpolled   bool          // the agent may not know this session yet, and count on the lease of an earlier one
 }
 
-// most is how long after the hub's last answer the agent has certainly stopped, by what it was told.
+// most is how long after the hub's last answer the agent has certainly stopped, by the leases that it may have read.
 func (l *agentLease) most() time.Duration {
 	if l.unpolled {
 		return l.longest
@@ -42,7 +42,7 @@ func (l *agentLease) read(named time.Duration) {
 		l.length = l.offered
 	case cluster.AgentLease(l.length):
 	default:
-		l.length = l.longest // until it names the one that the answer tells
+		l.length = l.longest // until it names the lease of the answer
 	}
 	l.offered = 0
 }
@@ -50,7 +50,7 @@ func (l *agentLease) read(named time.Duration) {
 // longestLease is the longest lease that an answer gives to any agent.
 func (h *Hub) longestLease() time.Duration { return h.config.Timing.For(math.MaxInt).FailureThreshold }
 
-// newLeaseLocked is the lease that a session's agent is told now.
+// newLeaseLocked is the lease that a session's agent gets now.
 func (h *Hub) newLeaseLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
 	return s.timing.Lease(d.Mode, d.RoleLease.Or(api.DefaultRoleLease))

@@ -52,7 +52,7 @@ type attempt struct {
 	evacuation *contract.EvacuateInput // set while a failover by hand or a rebalance takes it off the agent
 
 	health        api.InstanceHealth // by the agent's checks
-	healthChanges int64              // as it tells, or as the hub has seen
+	healthChanges int64              // as it reports, or as the hub has seen
 	healthTurns   int64
 
 	queuedAt  time.Time // when it was queued in its lane; zero: unknown

@@ -24,7 +24,7 @@ const (
 	beatProgress   = 5 * time.Second
 	beatRenew      = api.AttemptBackstop / 3
 	beaters        = 8
-	// keepFirst is how old an attempt is when its agent is asked for what it writes.
+	// keepFirst is how old an attempt is when its agent is first asked for its log.
 	keepFirst = time.Second
 	// beatCheckpointBytes bounds the checkpoint in a heartbeat of a run's task. Temporal keeps the newest heartbeat of
 	// each attempt under way in the state of its workflow, and ends a workflow whose state has more than 8 MiB, 2 of
@@ -54,8 +54,8 @@ type dueBeat struct {
 	report  contract.AttemptReport
 }
 
-// first are the first heartbeats that are due. Attempts that have ended by then cost no write. Of those that agents
-// bring with them they are due at once: the hub that had them asks Temporal before it gives them up.
+// first are the first heartbeats that are due. Attempts that have ended by then cost no write. Those that agents bring
+// with them are due at once: the hub that had them asks Temporal before it gives them up.
 func (b beater) first(now time.Time) []dueBeat {
 	h := b.hub
 	h.mu.Lock()
@@ -96,8 +96,8 @@ func (b beater) beat(a *attempt, now time.Time) dueBeat {
 	return dueBeat{a, a.heartbeat(b.hub.id)}
 }
 
-// heartbeat is the report that Temporal keeps while the attempt runs. Of a workflow with many attempts it lacks what is
-// too large, and most of one that is cancelled, which may never end: the next begins beside it. Its hub has the rest.
+// heartbeat is the report that Temporal keeps while the attempt runs. With many attempts in a workflow it lacks large
+// parts, and most of a cancelled attempt, which may never end: the next begins beside it. Its hub has the rest.
 func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 	r := a.report(hub)
 	if a.accepted {
@@ -122,7 +122,7 @@ func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 	return r
 }
 
-// keepLog has the agent send what the attempt writes, in case that the agent is lost.
+// keepLog makes the agent send its log of the attempt, in case that the agent is lost.
 func (b beater) keepLog(a *attempt, now time.Time) {
 	if c := b.hub.logs.Keep(a.session.agent, a.Task, a.Attempt, now); c != nil {
 		a.session.command(*c)

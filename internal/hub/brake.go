@@ -27,8 +27,8 @@ const (
 	judgeRetry = time.Second
 	// judgeSettle is how long after that the cluster may still hear of other hubs' losses.
 	judgeSettle = 100 * time.Millisecond
-	// idleSpacing is the least time from a report to one that is only about agents without work, unless the cluster is
-	// about to judge others. Such may come and go to keep it busy.
+	// idleSpacing is the least time before a report that is only about agents without work, unless the cluster is about
+	// to judge others. Somebody may let agents without work come and go to keep the cluster busy.
 	idleSpacing = 250 * time.Millisecond
 )
 
@@ -39,7 +39,7 @@ type brake struct {
 	askCluster    bool      // the cluster judges, over all hubs
 	look          brakeLook // the newest
 	unheardSince  time.Time // since when the cluster does not know of changes; zero: it does
-	reporting     bool      // it is being told
+	reporting     bool      // a report is under way
 	reportedAt    time.Time // when that began
 }
 

@@ -44,8 +44,8 @@ func (o *orders) toldRole() bool {
 	return !slices.ContainsFunc(o.waiting, unread) && !slices.ContainsFunc(o.told, unread)
 }
 
-// repeat queues the newest answer's commands again: the agent may not have read it. An agent may say so for ever, so
-// what is over or was said anew since is left out, and a request for state, which may be large, is repeated once.
+// repeat queues the newest answer's commands again: the agent may not have read it. An agent may say so for ever, so it
+// leaves out commands that are over or were sent anew since, and repeats a request for state, which may be large, once.
 func (o *orders) repeat(attempts map[attemptKey]*attempt) {
 	type about struct {
 		kind protocol.CommandType

@@ -38,7 +38,7 @@ type link struct {
 func (l *link) closed() bool { return !l.closedAt.IsZero() }
 
 // measure takes the time from an answer until the agent's next poll into its round trip. answered is the poll that was
-// answered last. A poll that the agent sent before it had read the answer tells nothing.
+// answered last. A poll that the agent sent before it had read the answer says nothing.
 func (l *link) measure(poll *protocol.Poll, answered int64, now time.Time) {
 	if l.repliedAt.IsZero() || poll.Sequence != answered+1 || poll.Answered != nil && *poll.Answered < answered {
 		return
@@ -52,7 +52,7 @@ func (l *link) measure(poll *protocol.Poll, answered int64, now time.Time) {
 	l.roundTrip += (taken - l.roundTrip) / smoothing
 }
 
-// Watch makes a listener whose connections tell the hub why they end. It belongs below TLS.
+// Watch makes a listener whose connections report to the hub why they end. It belongs below TLS.
 func Watch(l net.Listener) net.Listener { return watchedListener{l} }
 
 type watchedListener struct{ net.Listener }

@@ -80,8 +80,8 @@ func (h *Hub) setRivalLocked(c *contest, r *protocol.Register, now time.Time) {
 	h.registry.Changed(r.AgentID)
 }
 
-// rivalsLocked are the processes without their agent id as entries of the worker registry. Of those that no longer wait
-// they are the last ones.
+// rivalsLocked are the processes without their agent id, as entries of the worker registry. The last entries of those
+// that no longer wait are among them.
 func (h *Hub) rivalsLocked(picks func(agent string) bool, now time.Time) (entries []*workerpb.WorkerHeartbeat) {
 	maps.DeleteFunc(h.contests, func(_ string, c *contest) bool { return c.rival == nil && c.Over(now) })
 	for _, c := range h.contests {

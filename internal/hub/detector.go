@@ -16,7 +16,7 @@ import (
 const detectEvery = 50 * time.Millisecond
 
 // detectShare is what each session adds to the time between two looks while none is disconnected, so that looks at many
-// cost little; silence shows so much later.
+// cost little. Silence shows later by that time.
 const detectShare = 50 * time.Microsecond
 
 // briefly is the part of the grace within which an agent whose connection closed does not show as suspect: one that
@@ -89,8 +89,8 @@ func (h *Hub) judgeLocked(s *session, now time.Time) cluster.Liveness {
 	return judged
 }
 
-// acceptTimeLocked is how long the agent has to list an attempt as running. What an answer carried it may still begin
-// until its lease ends, as when it was frozen meanwhile: idempotent work, which goes back, would then run twice.
+// acceptTimeLocked is how long the agent has to list an attempt as running. It may begin one that an answer carried
+// until its lease ends, as after it was frozen: idempotent work that had gone back would then run twice.
 func (h *Hub) acceptTimeLocked(a *attempt) time.Duration {
 	if a.mayHaveBegun() && a.input.Spec.Safety() == api.Idempotent {
 		return max(h.config.AcceptTimeout, a.session.lease.most())

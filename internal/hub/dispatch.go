@@ -221,7 +221,7 @@ const (
 	// offersPerCore is how many of them a hub has offered again in a second, for each of its cores, and offersAtOnce
 	// how many come back as if they were alone.
 	offersPerCore, offersAtOnce = 10, 100
-	// crowded is the least such wait that a task is told: others are spaced by how often they came back.
+	// crowded is the least wait for this reason. It grows with how often a task came back.
 	crowded = time.Second
 	// limitLooked is the longest wait for the end of a provider's limit: another agent may have come meanwhile.
 	limitLooked = 30 * time.Second

@@ -20,8 +20,8 @@ const idleLook = 100 * time.Millisecond
 // leavingFor is how long after the last look of a drain its agent counts as one that is being left.
 const leavingFor = time.Second
 
-// stopWork stops new work for the agent, takes back what no answer has carried to it, and lists what the agent has once
-// it has confirmed all deliveries. Nothing arrives at the agent afterwards. It may be repeated.
+// stopWork stops new work for the agent, takes back the tasks that no answer has carried to it, and lists what the
+// agent has once it has confirmed all deliveries. Nothing arrives at the agent afterwards. It may be repeated.
 func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
 	var result contract.StopWorkResult
 	return result, lookEvery(ctx, idleLook, func() (settled bool, err error) {
@@ -78,7 +78,7 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 	})
 }
 
-// whatIsLeft returns what the agent has in flight. before is what it had at the last look: the error has it, if the
+// whatIsLeft returns what the agent has in flight. before is the result of the last look: the error has it, if the
 // agent has gone with it.
 func (c activities) whatIsLeft(
 	in contract.AwaitIdleInput, before []cluster.HeldAttempt,

@@ -22,7 +22,7 @@ const (
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
 	maxLogBytes = 6*api.MaxLogBytes + 128<<10
-	// maxRegisterBytes bounds a registration: a process that comes back lists what it runs, with tokens.
+	// maxRegisterBytes bounds a registration: a process that comes back lists its attempts, with tokens.
 	maxRegisterBytes = 8 << 20
 	// maxStateBytes bounds an agent's report of its state: its manifest, or a part of the entries.
 	maxStateBytes = 2 << 20

@@ -92,8 +92,8 @@ func (h *Hub) takeOffLocked(a *attempt, in *contract.EvacuateInput) (stops bool)
 	return true
 }
 
-// moveTasks takes single attempts off an agent, and returns those that it has and that may move. The agent gets nothing
-// new for a while, so that others take them.
+// moveTasks takes single attempts off an agent, and returns the ones that it has and that may move. The agent gets
+// nothing new for a while, so that others take them.
 func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()

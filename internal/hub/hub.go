@@ -95,8 +95,8 @@ type Hub struct {
 	states    *statesync.States
 	control   *control.Control
 	reclaimer *reclaimer
-	// unanswered looks where registrations ended half way. It is one of its own, since such registrations come just
-	// before the hub is in touch with Temporal again, and would delay what comes then.
+	// unanswered looks where registrations ended half way. It is separate, because they come just before the hub
+	// reaches Temporal again, and would delay the recovery after that.
 	unanswered *reclaimer
 	ownLanes   *ownLanes
 	online     *registry.Online

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// tellAgain is how long the hub waits after a job was not told of its instances.
+	// tellAgain is how long the hub waits after a failed report to a job about its instances.
 	tellAgain = time.Second
-	// tellRate is how often a job is told, in the long run, each second; tellBurst at once.
+	// tellRate is how many reports a job gets each second, in the long run; tellBurst at once.
 	tellRate, tellBurst = 2, 50
-	// endedLength bounds how much of an attempt's failure a job is told, in bytes.
+	// endedLength bounds how much of an attempt's failure a job gets, in bytes.
 	endedLength = 256
-	// tellAtOnce bounds the jobs that are told side by side.
+	// tellAtOnce bounds the jobs that get reports side by side.
 	tellAtOnce = 16
 	// tellTimeout bounds one signal.
 	tellTimeout = 10 * time.Second
 )
 
-// healthTeller tells jobs how well their instances are, whenever that changes. The hub's mutex guards it.
+// healthTeller reports to jobs the health of their instances, whenever that changes. The hub's mutex guards it.
 type healthTeller struct {
 	known   map[string]*knownHealth // by task
 	round   int64                   // counts the looks at all attempts
 	telling bool
-	again   time.Time   // nothing is told before then
+	again   time.Time   // no report before then
 	rate    *limit.Rate // by job: each word is a signal, and checks may flap
 }
 
-// knownHealth is what the hub last saw of an instance, and what it has told the instance's job.
+// knownHealth is what the hub last saw of an instance, and what it has reported to the instance's job.
 type knownHealth struct {
 	job       string
 	now, told contract.HealthReport
@@ -69,7 +69,7 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leaving.drainedUntil)}
 }
 
-// tell ends a look at all attempts: instances that were not seen are gone, and jobs are told what is new.
+// tell ends a look at all attempts: instances that were not seen are gone, and jobs get reports of what is new.
 func (t *healthTeller) tell(h *Hub, now time.Time) {
 	round := t.round
 	t.round++
@@ -90,7 +90,7 @@ func (t *healthTeller) tell(h *Hub, now time.Time) {
 	}
 	for name := range news {
 		if t.rate.Take(name, 1, now) > 0 {
-			delete(news, name) // they are told later, as they are then
+			delete(news, name) // their reports come later, with the health of then
 		}
 	}
 	if len(news) == 0 {
@@ -144,7 +144,7 @@ func (a *attempt) healthNow() api.InstanceHealth {
 	return a.health
 }
 
-// sealedInstance is what another hub must know of an instance that it takes over: not how it is checked.
+// sealedInstance is the part of an instance that another hub needs when it takes it over, without its checks.
 func sealedInstance(i *api.InstanceOf) *api.InstanceOf {
 	if i == nil || i.Health == nil {
 		return i

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// joinBatch and joinBytes bound the joins of one update, and what their agents tell of themselves. Ten updates
-	// of as many hubs may come at once, and the workflow task that accepts them repeats all: Temporal takes 4 MiB.
+	// joinBatch and joinBytes bound the joins of one update, and the profiles of their agents. Ten updates from as many
+	// hubs may come at once, and the workflow task that accepts them repeats all: Temporal takes 4 MiB.
 	joinBatch, joinBytes = 200, 64 << 10
 	// joinTimeout bounds one update.
 	joinTimeout = 10 * time.Second
@@ -102,7 +102,7 @@ func (j *joiner) send(cluster string) {
 	}
 }
 
-// firstJoins is how many of those that wait fit into one update; at least one.
+// firstJoins is how many of the waiting joins fit into one update; at least one.
 func firstJoins(waiting []*pendingJoin) int {
 	size := func(p **pendingJoin) int { return (*p).join.Size() }
 	return part.Fitting(waiting[:min(len(waiting), joinBatch)], joinBytes, size)
@@ -146,7 +146,7 @@ const (
 	// wakeAfter is how long after agents joined the tasks that no agent could run are offered again: they serve their
 	// lanes by then.
 	wakeAfter = 500 * time.Millisecond
-	// wakeMost bounds the tasks of one look. Before the next one the hub rests for as long as it may offer so many.
+	// wakeMost bounds the tasks of one look. Before the next one the hub rests for as long as it takes to offer them.
 	wakeMost = 200
 )
 

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxDropped bounds the attempts that an agent is told to drop at a time, and those that it lists and that are
-	// remembered although the hub never knew them: it may make them up.
+	// maxDropped bounds the attempts that an agent must drop at a time. It also bounds those that it lists and the hub
+	// never knew but remembers, because the agent may make them up.
 	maxDropped = 256
 	// stuckSpacing is the least time between two warnings of one agent's handlers.
 	stuckSpacing = 10 * time.Second

@@ -111,7 +111,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 		h.metrics.reattached.Inc()
 	}
 	a.apply(r, now)
-	a.beatNeeds = true // tells Temporal soon that this hub has it
+	a.beatNeeds = true // Temporal learns soon that this hub has it
 }
 
 // disconnectedLocked marks a session suspect.
@@ -156,7 +156,7 @@ type ending struct {
 	living bool // fenced, and connected until then
 	// revoked: a person ended the session together with its join token.
 	revoked bool
-	// evidence and after say of a session that was given up on what, and how long after the last sign of life.
+	// evidence is the sign by which a session was given up, and after the time from its last sign of life.
 	evidence api.Evidence
 	after    time.Duration
 	lease    time.Duration // how long the agent may go on with fenced work
@@ -213,8 +213,8 @@ func (h *Hub) endLocked(s *session, e ending) {
 	h.registry.Remove(registry.Gone(&s.registration, s.openedAt))
 }
 
-// endAttemptsLocked loses, gives back or awaits each attempt of a session that ends. It returns those that the cluster
-// lists with the agent's end, how many more there were, and until when the last is awaited.
+// endAttemptsLocked loses, gives back or awaits each attempt of a session that ends. It returns the ones that the
+// cluster lists with the agent's end, how many more there were, and until when the last is awaited.
 func (h *Hub) endAttemptsLocked(s *session, e *ending) (held []cluster.HeldAttempt, unlisted int, awaited time.Time) {
 	successor := h.successorsLocked(s)
 	hold := func(a cluster.HeldAttempt) {
@@ -227,7 +227,7 @@ func (h *Hub) endAttemptsLocked(s *session, e *ending) (held []cluster.HeldAttem
 	for _, a := range s.work.attempts {
 		if until := h.awaitLocked(a, e); !until.IsZero() {
 			awaited = later(awaited, until)
-			if a.JobInstance == nil { // instances are their jobs' to tell of
+			if a.JobInstance == nil { // jobs report their instances themselves
 				one := a.held()
 				one.AwaitedUntil = until.UTC()
 				hold(one)
@@ -263,7 +263,7 @@ func endKind(e ending) string {
 }
 
 // leftLocked remembers a goodbye. The cluster removes the member when it hears of it: a session that is opened for the
-// same epoch meanwhile would be no member's, seen by nobody.
+// same epoch meanwhile would belong to no member, and nobody would see it.
 func (h *Hub) leftLocked(s *session) {
 	id := s.cluster + "/" + s.agent
 	h.goodbyes[id] = s

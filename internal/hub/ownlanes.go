@@ -20,14 +20,14 @@ const (
 	// ownLanesOld is when the open lanes of a cluster are read again although no directive says that there are more: a
 	// directive may have been lost.
 	ownLanesOld = 2 * time.Minute
-	// ownLanesTick spaces the looks for such clusters and for empty lanes; ownLanesRetry follows a failure.
+	// ownLanesTick spaces the looks for these clusters and for empty lanes; ownLanesRetry follows a failure.
 	ownLanesTick, ownLanesRetry = 10 * time.Second, time.Second
 	// ownLanesAtOnce bounds the clusters that are asked at the same time.
 	ownLanesAtOnce = 8
 )
 
-// ownLanes are the lanes of single agents. The hub polls one only while the agent's cluster has it open. The cluster is
-// asked for its open lanes when a directive says that there are more, and told of those that were empty for a while.
+// ownLanes are the lanes of single agents. The hub polls one only while the agent's cluster has it open. It asks the
+// cluster for the open lanes when a directive says that there are more, and reports lanes that were empty for a while.
 type ownLanes struct {
 	hub  *Hub
 	soon part.Signal
@@ -130,7 +130,7 @@ func (o *ownLanes) due(now time.Time) (names []string, empty map[string][]cluste
 	return names, empty
 }
 
-// behind reports whether a directive tells of a lane that is not known. l is nil as long as none is.
+// behind reports whether a directive counts a lane that is not known. l is nil as long as none is.
 func (l *openLanes) behind(d *contract.Directive) bool {
 	return l == nil || !l.createdAt.Equal(d.CreatedAt) || l.version < d.AgentLanes
 }

@@ -23,7 +23,7 @@ type seat struct {
 	score   float64
 	at      int // in its rank; -1: it has no free slot
 	slots   int // that the session has for the lane's tasks
-	// room is how many of the lane's tasks it has what they ask for, by what it had left at roomAt
+	// room is how many of the lane's tasks it has the resources for, by what it had left at roomAt
 	room   int
 	roomAt roomAt
 }
@@ -59,7 +59,7 @@ func (s *session) score() float64 {
 	return c.Room()
 }
 
-// update brings a seat up to date with its session, which has such a score.
+// update brings a seat up to date with its session, which has this score.
 func (r ranking) update(s *seat, score float64) {
 	free := s.slots > 0
 	if s.at >= 0 && (!free || s.kind != s.session.kind) {
@@ -92,9 +92,9 @@ func (r ranking) remove(s *seat) {
 	}
 }
 
-// shortlist returns the best so many sessions of each kind for a delivery. With rankTop the best of all is among
-// them, unless it depends on more than their load: all are returned for a task that names a provider, and for one that
-// asks for devices, or for resources in a lane of other tasks too.
+// shortlist returns the top best sessions of each kind for a delivery. With rankTop the best of all is among them,
+// unless it depends on more than their load: all are returned for a task that names a provider, and for one that asks
+// for devices, or for resources in a lane of other tasks too.
 func (l *lane) shortlist(in *contract.RunTaskInput, top int) []*session {
 	if place := &in.Spec.Place; in.Spec.Provider != "" || len(place.Devices) > 0 || !place.IsZero() && l.need == nil {
 		top = len(l.sessions)

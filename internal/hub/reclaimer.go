@@ -49,15 +49,15 @@ const (
 	lastTries = 30 * time.Second
 )
 
-// newRestartReclaimer looks when agents that promise to reconnect had the time for it, when the others had the failure
-// threshold, and, for those that the brake held, when the backstop has ended their work.
+// newRestartReclaimer looks at three times: when agents that promise to reconnect had the time for it, when the others
+// had the failure threshold, and, for agents that the brake held, when the backstop has ended their work.
 func newRestartReclaimer(h *Hub) *reclaimer {
 	failure := h.config.Timing.FailureThreshold
 	return newReclaimer(h, "it did not come back after its hub restarted",
 		min(returnTime, failure), failure, api.AttemptBackstop)
 }
 
-// newJoinReclaimer looks when it is known what came of a registration that ended half way.
+// newJoinReclaimer looks when the outcome of a registration that ended half way is known.
 func newJoinReclaimer(h *Hub) *reclaimer {
 	return newReclaimer(h, "it registered, and did not come for the answer",
 		max(h.config.Timing.FailureThreshold, joinTimeout), api.AttemptBackstop)
@@ -191,7 +191,7 @@ func (l *look) try(ctx context.Context, until time.Time) bool {
 	}
 }
 
-// once gives up missing members, and ends the attempts of these and those that nobody has.
+// once gives up missing members, and ends their attempts and those that nobody has.
 func (l *look) once(ctx context.Context) error {
 	l.places <- struct{}{}
 	defer func() { <-l.places }()
@@ -203,7 +203,7 @@ func (l *look) once(ctx context.Context) error {
 		return err
 	}
 	held, whole, err := l.held(ctx)
-	if err != nil && !l.last { // of what that leaves out, the backstop has ended most by the last look
+	if err != nil && !l.last { // the backstop has ended most of the rest by the last look
 		return err
 	}
 	if len(held) > 0 { // their agents may have gone to another hub meanwhile
@@ -252,9 +252,9 @@ func (h *Hub) missingLocked(clusterName string, m *cluster.Member) bool {
 	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
 }
 
-// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, as far as the
-// look is to give it up. It returns those of the attempts that the hub had before which are to be ended: those of such
-// members, and, unless a member may still bring them back, those that no agent has.
+// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, if the look
+// is to give it up. It returns the attempts to end among those that the hub had before: those of these members and,
+// unless a member may still bring them back, those that no agent has.
 func (l *look) giveUpMissing(view *contract.ClusterView, held store.Held) (lost store.Held) {
 	h, now, name := l.hub, time.Now(), view.Config.Name
 	h.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// Registrations of one agent id: so many a second, and so many at once.
+// Registrations of one agent id: how many a second, and how many at once.
 const (
 	registerRate  = 1.0
 	registerBurst = 20

@@ -21,7 +21,7 @@ const (
 	portInUseTime = 5 * time.Second
 )
 
-// portRest is until when nobody gets a port: as one of an agent's range, or at all.
+// portRest is until when a port is given to nobody: from an agent's range, or at all.
 type portRest struct{ rests, inUse time.Time }
 
 const (
@@ -44,7 +44,7 @@ type host struct {
 	rest     time.Duration    // before the next one
 }
 
-// resources are what an agent has left of what it may give to tasks.
+// resources are what an agent can still give to tasks.
 type resources struct {
 	host    *host
 	stock   *task.Stock     // as far as other agents leave it the ports; nil: to be counted anew
@@ -91,7 +91,7 @@ func (x *host) changed() {
 	x.version++
 }
 
-// reallocated has what is left counted anew, where an attempt with this got or lost it.
+// reallocated makes the rest be counted anew, where an attempt with this got or lost it.
 func (r *resources) reallocated(a *api.Allocation) {
 	if a == nil {
 		return
@@ -103,7 +103,7 @@ func (r *resources) reallocated(a *api.Allocation) {
 	}
 }
 
-// stockLocked is what a session's agent has left for a demand. It is not to be changed.
+// stockLocked is the part of a session's agent that is left for a demand. It is not to be changed.
 func (h *Hub) stockLocked(s *session, demand *api.Demand) *task.Stock {
 	if s.resources.stock == nil {
 		s.resources.stock = task.NewStock(s.registration.Resources)
@@ -128,7 +128,7 @@ func (h *Hub) stockLocked(s *session, demand *api.Demand) *task.Stock {
 	return s.resources.stock.On(x.ports)
 }
 
-// roomLocked is how many more of its lane's tasks a session has what they ask for.
+// roomLocked is for how many more of its lane's tasks a session has the resources.
 func (h *Hub) roomLocked(t *seat, demand *api.Demand) int {
 	s := t.session
 	at := roomAt{stock: s.resources.version}
@@ -186,7 +186,7 @@ func (h *Hub) lookAt(x *host) {
 }
 
 // avoidPortLocked keeps a port that an agent cannot listen on from others for a while. It returns why the delivery goes
-// back, or "" when the attempt has no such port.
+// back, or "" when the attempt does not have the port.
 func (h *Hub) avoidPortLocked(a *attempt, port int) string {
 	if port == 0 || a.Allocation == nil {
 		return ""
@@ -246,8 +246,7 @@ func needOf(d contract.Directive, queue string) *api.Demand {
 	return nil
 }
 
-// shortage names what the lane's agents lack of what a task asks for: what is not free now, or what they never
-// have.
+// shortage names the task's resources that the lane's agents lack: now, or at all.
 func (l *lane) shortage(in *contract.RunTaskInput, now bool) string {
 	demand := &in.Spec.Place
 	if demand.IsZero() {

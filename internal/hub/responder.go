@@ -91,7 +91,7 @@ func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time, inT
 	return true, nil
 }
 
-// boundLog is the end of a log with at most so many bytes of JSON.
+// boundLog is the end of a log with at most most bytes of JSON.
 func boundLog(log []api.LogLine, most int) []api.LogLine {
 	for len(log) > 0 {
 		if data, err := json.Marshal(log); err == nil && len(data) <= most {

@@ -61,8 +61,8 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	return accepted, nil
 }
 
-// boundResult has an attempt, or an element, fail whose result is larger than it may be. Of a bundle it keeps the first
-// elements that fit together as JSON. What nobody reads it leaves out, and of texts what takes much room in JSON.
+// boundResult makes an attempt, or an element, fail whose result is too large. Of a bundle it keeps the first elements
+// that fit together as JSON. It leaves out what nobody reads, and from texts what takes much room in JSON.
 func boundResult(claims *attemptClaims, r *protocol.Result) {
 	r.Error = api.Printable(r.Error)
 	if r.Outcome == api.AttemptCompleted {
@@ -99,7 +99,7 @@ func boundResult(claims *attemptClaims, r *protocol.Result) {
 // and the end of a bundle that failed has its error twice.
 const errorShare = 4
 
-// boundElement has an element fail whose result is larger than it may be, and leaves out what nobody reads.
+// boundElement makes an element fail whose result is too large, and leaves out what nobody reads.
 func boundElement(e *api.ElementResult, limit int) {
 	if e.Outcome != api.AttemptCompleted {
 		e.Output = nil
@@ -118,7 +118,7 @@ func jsonBytes(e *api.ElementResult) int {
 	return len(encoded.GetData()) + 1
 }
 
-// checkElements refuses results of elements that are not the bundle's, or are told twice.
+// checkElements refuses results of elements that are not the bundle's, or come twice.
 func checkElements(claims *attemptClaims, results []api.ElementResult) error {
 	told := map[int]bool{}
 	for i := range results {

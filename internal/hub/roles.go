@@ -27,8 +27,8 @@ func (h *Hub) resignLocked(s *session) {
 	h.sendRoleLocked(s)
 }
 
-// vacateLocked tells the cluster that a stopping agent's roles are free: the agent has read that it has none, and has
-// no fenced work under them.
+// vacateLocked reports to the cluster that a stopping agent's roles are free: the agent has read that it has none, and
+// has no fenced work under them.
 func (h *Hub) vacateLocked(s *session, now time.Time) {
 	d := h.directives[s.cluster]
 	if !s.leaving.stopping || s.leaving.vacated || s.loss.held || !s.orders.toldRole() ||
@@ -36,7 +36,7 @@ func (h *Hub) vacateLocked(s *session, now time.Time) {
 		return
 	}
 	for _, a := range s.work.attempts {
-		// of one that the agent brought after a restart of the hub the hub does not know what it is
+		// after a restart the hub does not know the type of an attempt that the agent brought
 		if spec := &a.input.Spec; a.Lane != contract.AgentLane(s.cluster, s.agent) &&
 			(spec.Type == "" || spec.Safety() == api.Fenced) {
 			return

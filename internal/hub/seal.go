@@ -29,7 +29,7 @@ type sessionClaims struct {
 	Token    string `json:"t,omitempty"`
 }
 
-// of reports whether the session is that of the process that registers.
+// of reports whether the session belongs to the process that registers.
 func (c *sessionClaims) of(reg *protocol.Register) bool {
 	return c.Agent == reg.AgentID && c.Cluster == reg.Cluster && c.Instance == reg.InstanceID
 }
@@ -48,12 +48,12 @@ type attemptClaims struct {
 	// Type and Tenant are the task's, for events.
 	Type   string `json:"y,omitempty"`
 	Tenant string `json:"f,omitempty"`
-	// Elements are the numbers of a bundle's elements: its result may tell of no others. One alone is a delivery of
-	// that element.
+	// Elements are the numbers of a bundle's elements: its result may have no others. One alone is a delivery of that
+	// element.
 	Elements []int `json:"s,omitempty"`
 	// JobInstance is set of an instance of a job, for a hub that takes it over.
 	JobInstance *api.InstanceOf `json:"j,omitempty"`
-	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
+	// Allocation has the resources that the attempt got from its agent, for a hub that takes the attempt over.
 	Allocation *api.Allocation `json:"o,omitempty"`
 	// ResultLimit is how many bytes its result may have, or those of a bundle together; 0: api.MaxPayloadBytes.
 	ResultLimit int `json:"r,omitempty"`

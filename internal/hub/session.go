@@ -14,8 +14,7 @@ import (
 	"mainstay.dev/sdk/protocol"
 )
 
-// session is one registration of one agent process. The hub's mutex guards it: its methods, and those of its parts,
-// need it held.
+// session is one registration of one agent process. The hub's mutex guards it: its methods and its parts' need it held.
 type session struct {
 	agent, cluster, instance string
 	epoch                    int64
@@ -75,7 +74,7 @@ type serving struct {
 	fits  bool // there are lanes whose tasks ask for resources
 }
 
-// reports are what the agent says of itself.
+// reports are what the agent reports about itself.
 type reports struct {
 	health    *float64
 	note      string            // about its health

@@ -11,7 +11,7 @@ type work struct {
 	attempts  map[attemptKey]*attempt
 	outbox    []*attempt // assigned, not yet in a poll's answer
 	leftovers map[attemptKey]*leftover
-	// complainedAt is when the log was last told that a handler does not stop.
+	// complainedAt is when the log last got a warning that a handler does not stop.
 	complainedAt time.Time
 	busy         bool
 	ever         bool      // it has ever reported an attempt of its own

@@ -24,8 +24,8 @@ type Verdict struct {
 	Admission
 }
 
-// Begin decides whether one more run may begin, by the definition in force. It returns what runs are to be told. A run
-// that asks again gets the same answer.
+// Begin decides whether one more run may begin, by the definition in force. It returns the answers for runs. A run that
+// asks again gets the same answer.
 func (j *Job) Begin(run, key string) []Verdict {
 	if i := j.holding(run); i >= 0 {
 		if j.Active[i].Waiting {

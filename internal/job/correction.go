@@ -41,8 +41,8 @@ func (l *Ledger) Correct(
 	return true
 }
 
-// brief is what the run keeps of what is wrong with a result: a quarter of what is left for all of them, so that its
-// ledger fits into a message of Temporal's.
+// brief is the part of a verdict's errors that the run keeps: a quarter of the room that is left for all of them, so
+// that its ledger fits into a message of Temporal's.
 func (l *Ledger) brief(wrong []string) (kept []string) {
 	left := errorBytes
 	for i := range l.Steps {
@@ -73,7 +73,7 @@ func runAgain(e *api.StepEntry) {
 	}
 }
 
-// Bounds of what a verdict says is wrong.
+// Bounds of the errors in a verdict.
 const (
 	maxErrors      = 32
 	maxErrorLength = 1000

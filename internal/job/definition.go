@@ -1,5 +1,5 @@
 // Package job is the domain of jobs: what a job is, what a run of it has done, and what comes next. It holds types and
-// pure decisions. Package flow makes a Plan of a definition.
+// pure decisions. Package flow makes a Plan of a Definition.
 package job
 
 import (

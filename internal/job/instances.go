@@ -59,14 +59,14 @@ func TaskOf(d *api.JobDefinition, i *api.Instance) api.TaskSpec {
 
 // Agents are those of a job's cluster that may have an instance, by id.
 type Agents struct {
-	// Eligible are to have one each, if the job is of such a type.
+	// Eligible are the agents that should have one each, if the job's type is for that.
 	Eligible []string `json:"eligible,omitempty"`
 	// Away keep the one that they have: they are not connected now, or out of service.
 	Away []string `json:"away,omitempty"`
 }
 
-// AgentsFor finds the agents of a cluster that may have an instance of a job. Those of a cluster that is for other
-// tenants by now are not for the job's to know.
+// AgentsFor finds the agents of a cluster that may have an instance of a job. A job does not learn of agents in a
+// cluster that is for other tenants by now.
 func AgentsFor(c *cluster.Cluster, d *api.JobDefinition) (a Agents) {
 	if !c.Config.IsFor(d.Tenant) {
 		return a
@@ -311,7 +311,7 @@ func (j *Job) EndInstance(taskID string, status api.TaskStatus, why string, now 
 	}
 }
 
-// Hold has the next instance in the place of one that has ended wait: an agent may go on with it until then.
+// Hold makes the successor of an instance that has ended wait: an agent may go on with the old one until then.
 func (j *Job) Hold(task string, until time.Time) {
 	if i := j.instance(task); i != nil && until.After(i.NextAt) {
 		i.NextAt = until
@@ -399,7 +399,7 @@ func (j *Job) settleInstances(before, d *api.JobDefinition, by string, revert, a
 	j.deploy(before, d, template, by, revert, now)
 }
 
-// uncounted is the definition without what no instance notices: how many there are, and how they are replaced.
+// uncounted is the definition without what no instance notices: their number, and how they are replaced.
 func uncounted(d *api.JobDefinition) *api.JobDefinition {
 	c, instances := *d, *d.Instances
 	instances.Count, c.Instances, c.Update = nil, &instances, nil
@@ -414,7 +414,7 @@ func sameWork(d *api.JobDefinition, other *api.JobDefinition) bool {
 	return d.Equal(other)
 }
 
-// CutInstanceID tells the job and the instance of an instance's task by its id.
+// CutInstanceID returns the job and the instance in the id of an instance's task.
 func CutInstanceID(id string) (job, instance string, ok bool) {
 	job, rest, ok := strings.Cut(id, InstanceMark)
 	end := strings.LastIndexByte(rest, '.')

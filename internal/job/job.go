@@ -82,9 +82,9 @@ func (j *Job) origin(d *api.JobDefinition) int {
 	return 0
 }
 
-// RevertsTo is the version that a revert puts in force which names none: the last one before the present definition was
-// applied that differs in more than a count and was not unhealthy. A revert thus goes on where the one before ended,
-// and never back to what that one left. Else it says why a version must be named.
+// RevertsTo is the version for a revert that names none: the last one before the present definition was applied that
+// differs in more than a count and was not unhealthy. A revert thus goes on where the one before ended, and never back
+// to what that one left. Else it says why a version must be named.
 func (j *Job) RevertsTo() (v *api.JobVersion, why string) {
 	if r := j.rolling(); r != nil && r.Revert {
 		return nil, fmt.Sprintf("a revert is under way, as version %d: name the version that you want instead", r.Version)

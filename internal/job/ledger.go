@@ -17,7 +17,7 @@ func SetPolicy(e *api.StepEntry, task *api.TaskSpec, s *PlannedStep) {
 		Retry: task.EffectiveRetry(), Recovery: task.EffectiveRecovery(), OnFailure: s.OnFailure}
 }
 
-// Show puts in what follows from the rest at a time: until when attempts may run, and how recovery stands.
+// Show adds what follows from the rest at a time: until when attempts may run, and the state of recovery.
 func (l *Ledger) Show(now time.Time) {
 	for i := range l.Steps {
 		e := &l.Steps[i]
@@ -92,7 +92,7 @@ func (l *Ledger) Delay(startAt time.Time) {
 	}
 }
 
-// budgets is how often what models took has used up what the job gives them.
+// budgets is how often the models' usage has used up the job's budget.
 func (l *Ledger) budgets(p *Plan) (n int) {
 	if b := p.Budget; b != nil && b.Tokens > 0 {
 		n = l.Tokens / b.Tokens
@@ -103,7 +103,7 @@ func (l *Ledger) budgets(p *Plan) (n int) {
 	return n
 }
 
-// OverBudget reports whether models have used up what the job gives them, and what resumes have given them since.
+// OverBudget reports whether models have used up the job's budget, and what resumes have added to it.
 func (l *Ledger) OverBudget(p *Plan) bool { return l.budgets(p) > l.Budgets }
 
 // RenewBudget gives models their budget again if they have used it up.
@@ -144,7 +144,7 @@ func (l *Ledger) Advance(p *Plan, now time.Time) (begin []string) {
 	return begin
 }
 
-// whyBytes bounds what a step says of the one that it waits for: a ledger may have many such steps.
+// whyBytes bounds a step's words about the one that it waits for: a ledger may have many waiting steps.
 const whyBytes = 200
 
 // Explain says, in a ledger that is to be shown, why steps have not begun.

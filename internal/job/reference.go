@@ -31,9 +31,9 @@ func isName(part string) bool {
 		(part[0] < '0' || part[0] > '9')
 }
 
-// Fill is a task with what its references name among the inputs and the steps of a run. ok is false where there is no
-// such value, the task would not be valid with it, or the budget is used up; the evaluation of the expressions then
-// says what is wrong, or fills it in. The budget is how many bytes may be read and filled in: references may name one
+// Fill is a task with the values that its references name among the inputs and the steps of a run. ok is false if there
+// is no value, the task would not be valid with it, or the budget is used up; the evaluation of the expressions then
+// finds the mistake, or fills it in. The budget is how many bytes may be read and filled in: references may name one
 // large value thousands of times.
 //
 //workflowcheck:ignore

@@ -80,7 +80,7 @@ func (j *Job) versionFor(i *api.Instance, nth int) int {
 	return j.Version
 }
 
-// pair are the instances of one name that are not being stopped. What relieves one of them is not among them.
+// pair are the instances of one name that are not being stopped, without the successor of one of them.
 type pair struct {
 	old, new *api.Instance
 	ended    *api.Instance // of the new version, which is started again later
@@ -267,7 +267,7 @@ func stateOf(i *api.Instance) string {
 	return "is " + string(i.Health)
 }
 
-// awaitPromotion has the deployment wait for a person while the canaries are healthy, unless they promote themselves.
+// awaitPromotion makes the deployment wait for a person while the canaries are healthy, unless they promote themselves.
 func (j *Job) awaitPromotion(r *api.Deployment, u *api.JobUpdate, healthy bool, now time.Time) {
 	switch {
 	case healthy && u.Promote == api.PromoteAuto:
@@ -284,8 +284,8 @@ func promoteDeployment(r *api.Deployment, by string, now time.Time) {
 	r.Status, r.ProgressAt = api.DeploymentRunning, now
 }
 
-// replace starts new instances and stops old ones, those that are not healthy first. No more than limit are under way
-// at a time, and a healthy one is stopped only where enough others are.
+// replace starts new instances and stops old ones, unhealthy ones first. No more than limit are under way at a time,
+// and a healthy one is stopped only where enough others are healthy.
 func (j *Job) replace(pairs map[string]*pair, wanted, phase []string, limit int, now time.Time) {
 	r, u := j.rolling(), j.Definition().Updating()
 	healthy, busy := 0, 0
@@ -362,7 +362,7 @@ func (j *Job) fail(why string, now time.Time) bool {
 	return j.put(*v.Definition, fmt.Sprintf("the deployment of version %d, which failed", r.Version), true, false, now)
 }
 
-// nextRoll is when the deployment gets on, or fails, without being told of anything; zero: at no time.
+// nextRoll is when the deployment continues or fails if no news comes; zero: never.
 func (j *Job) nextRoll() (at time.Time) {
 	r := j.rolling()
 	if r == nil {

@@ -12,14 +12,14 @@ import (
 const (
 	// startsFor is how long an instance may take at its first start before its job lacks it.
 	startsFor = time.Minute
-	// revertTold is how long a deployment that failed and was reverted is told of.
+	// revertTold is how long a deployment that failed and was reverted counts as trouble.
 	revertTold = time.Hour
-	// namedInstances bounds how many instances are told of one by one.
+	// namedInstances bounds how many instances are named one by one.
 	namedInstances = 3
 )
 
 // Trouble is what is wrong with the instances of a service or system job; nil: nothing. An instance that was started a
-// moment ago is not lacking yet, nor one that a deployment waits for.
+// moment ago, or that a deployment waits for, is not lacking yet.
 func (j *Job) Trouble(now time.Time) *api.JobTrouble {
 	d := j.Definition()
 	if !d.HasInstances() || !d.KeepsRunning() || j.Stopped != nil {

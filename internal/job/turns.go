@@ -26,8 +26,8 @@ func CallOf(e *api.StepEntry, run, tool, refused string, now time.Time) (element
 }
 
 // TurnOf is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why
-// the step fails for it: what a tool itself reports, and what was not called, the model learns instead. done is false
-// while a call has not ended.
+// the step fails for it; the model itself learns of errors that a tool reports and of calls that were not made. done is
+// false while a call has not ended.
 func TurnOf(e *api.StepEntry, calls int) (failures []string, problem string, done bool) {
 	failures = make([]string, calls)
 	first := len(e.Elements) - calls

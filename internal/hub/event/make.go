@@ -67,7 +67,7 @@ func (l *Log) Ended(about api.EventData, in *contract.RunTaskInput, report *cont
 	l.Publish(e)
 }
 
-// flapSpacing is the least time between two events that an agent is suspect; the next tells how often it was.
+// flapSpacing is the least time between two events that an agent is suspect; the next event has their number.
 const flapSpacing = time.Minute
 
 // Suspicion is what was published of an agent's liveness.

@@ -83,7 +83,7 @@ func (r *Record) Close(now time.Time) {
 	r.monitor.forget(now)
 }
 
-// assess rates the agent by all facts, and by those that are evidence against itself.
+// assess rates the agent by all facts, and by the ones that are evidence against itself.
 func (r *Record) assess(f cluster.HealthFacts, now time.Time) (all, own cluster.Health) {
 	f = r.window.Facts(f, now)
 	all, own = cluster.AssessHealth(f, r.level), cluster.AssessHealth(f.Own(), r.own)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// Looks for one agent id: so many a second, and so many at once. Beyond that one look at all ids serves onlineFor.
+	// Looks for one agent id: how many a second, and at once. Beyond that one look at all ids serves onlineFor.
 	onlineRate, onlineBurst = 10.0, 20
 	onlineFor               = time.Second
 )

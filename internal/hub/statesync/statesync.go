@@ -130,15 +130,15 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	return result, nil
 }
 
-// within returns those of the lines that an agent told whose versions can be. Numbers count writes: one above the
-// milliseconds since 1970 was invented. A bound that grows with time leaves a next number after each that was taken,
-// for this process and the next one. Nor does an agent keep more than a state may have.
+// within returns the agent's lines whose versions are possible. Numbers count writes: one above the milliseconds since
+// 1970 is invented. The bound grows with time, so that a next number follows each that was taken, for this process and
+// the next one. An agent does not keep more than a state may have either.
 func (s *States) within(agent string, lines []api.StateLine) []api.StateLine {
 	return sift(s, agent, lines, func(l api.StateLine) api.StateLine { return l },
 		bounded(api.MaxStateBytes, s.refuses(agent)))
 }
 
-// bounded refuses, too, what makes the lines' values larger together than most bytes.
+// bounded also refuses lines that make the values larger together than most bytes.
 func bounded(most int, refuses func(api.StateLine) string) func(api.StateLine) string {
 	left := most
 	return func(l api.StateLine) string {
@@ -168,7 +168,7 @@ func (s *States) refuses(agent string) func(api.StateLine) string {
 	}
 }
 
-// sift returns what is not refused of an agent's lines or entries.
+// sift returns the lines or entries of an agent that are not refused.
 func sift[T any](
 	s *States, agent string, all []T, line func(T) api.StateLine, refuses func(api.StateLine) string,
 ) []T {
@@ -262,8 +262,8 @@ func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) 
 	return contract.ReadEntriesResult{Entries: entries, Silent: !ok}, nil
 }
 
-// Apply hands entries to agents and waits until each has taken them. They may come from a hub that refuses nothing.
-// No agent is told to forget its own entry.
+// Apply hands entries to agents and waits until each has taken them. They may come from a hub that refuses nothing. It
+// asks no agent to forget its own entry.
 func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
 	failed := make([]string, len(in.Agents))
 	parallel.Each(len(in.Agents), len(in.Agents), func(i int) {

@@ -1,5 +1,5 @@
-// Package tasklog keeps the newest log lines of attempts: while somebody reads them, and of those that run for a while,
-// so that something is left when their agent is lost.
+// Package tasklog keeps the newest log lines of attempts: while somebody reads them, and for attempts that run for a
+// while, so that something is left when their agent is lost.
 package tasklog
 
 import (
@@ -29,8 +29,8 @@ const (
 	askAgain = 10 * time.Second
 	// keepEvery is how often agents send lines that nobody reads.
 	keepEvery = 5 * time.Second
-	// mostWaiting is how many readings wait at a time; more are answered with what is there. One whose client has gone
-	// goes on waiting, and all that a hub is asked to do shares the places of its worker.
+	// mostWaiting is how many readings wait at a time; more get what is there. A reading whose client has gone goes on
+	// waiting, and all requests to a hub share the places of its worker.
 	mostWaiting = 200
 	// maxKept bounds the text, in bytes, that a hub keeps unread. While it is reached, agents send only what is read.
 	maxKept = 64 << 20
@@ -66,7 +66,7 @@ type key struct {
 type watch struct {
 	agent    string
 	tail     api.LogTail
-	kept     bool // the agent was asked to send also what nobody reads
+	kept     bool // the agent was asked to send unread lines too
 	answered bool // the agent sent lines, or reported that there are none
 	askedAt  time.Time
 	read     time.Time     // until when somebody reads
