@@ -118,8 +118,8 @@ func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest
 	return revoked, r.publish(ctx)
 }
 
-// going is what a request revokes. A token that is gone may have children yet, as may one that is not kept here: the
-// first admin's.
+// going is what a request revokes. A token that is gone may still have children, and so may one that is not kept here:
+// the first admin's.
 func (r *accessRun) going(req contract.RevokeTokenRequest) (contract.RevokedToken, error) {
 	going := contract.RevokedToken{Record: access.Record{ID: req.ID}}
 	i := r.find(req.ID)
@@ -135,8 +135,8 @@ func (r *accessRun) going(req contract.RevokeTokenRequest) (contract.RevokedToke
 	return going, nil
 }
 
-// forget drops tokens. What they have made, and stays, keeps its ancestors: else nobody could tell any more that a
-// token which leaked has made it by another.
+// forget drops tokens. Tokens that they have made, and that stay, keep their ancestors: else nobody could find out that
+// a leaked token has made them by another.
 func (r *accessRun) forget(goes func(access.Record) bool) {
 	for i := range r.tokens {
 		t := &r.tokens[i]

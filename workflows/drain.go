@@ -328,7 +328,7 @@ func (a *agentDrain) evacuate(ctx workflow.Context) error {
 	return nil
 }
 
-// noteLeft notes what the agent had when its hub saw it last, if that tells.
+// noteLeft notes what the agent had when its hub saw it last, if the error has that.
 func (a *agentDrain) noteLeft(err error) {
 	var left []cluster.HeldAttempt
 	if gone, ok := errors.AsType[*temporal.ApplicationError](err); ok && gone.Details(&left) == nil {

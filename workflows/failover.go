@@ -50,8 +50,8 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (api.FailoverReco
 	return record, nil
 }
 
-// followLeft keeps in the record of a failover without a target what became of the tasks. Nobody who is notified of
-// its end waits for that.
+// followLeft records the outcome of the tasks in a failover without a target. Nobody who is notified of its end waits
+// for that.
 func followLeft(ctx workflow.Context, in contract.FailoverInput, record *api.FailoverRecord) {
 	in.WasLeader, in.Shards = false, nil
 	moved, err := awaitTransfers(ctx, in)

@@ -28,8 +28,7 @@ const (
 
 // Hub holds one hub's lease as a heartbeating activity on the hub's own queue, which writes no history while all is
 // well. When the hub is silent and does not answer, it reports the loss to the clusters and ends; the hub starts it
-// again.
-// A process of the hub that started meanwhile may have agents already: it is told of the loss with its lease.
+// again. A process of the hub that started meanwhile may have agents already: it learns of the loss with its lease.
 func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 	started, lost := contract.HubStartedSignal.Inbox(ctx), false
 	for {
@@ -73,7 +72,7 @@ func didNotAnswer(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// AnnounceHubLost tells the clusters that a hub is lost.
+// AnnounceHubLost signals to the clusters that a hub is lost.
 func AnnounceHubLost(ctx workflow.Context, lost contract.HubLost) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           contract.WorkerQueue,

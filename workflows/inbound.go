@@ -25,7 +25,7 @@ const (
 	replayedBytes = 24 << 20
 )
 
-// Inbound is an event from outside. It starts what asks for the event. An event that cannot be dispatched stays in
+// Inbound is an event from outside. It starts what the event asks for. An event that cannot be dispatched stays in
 // quarantine until a person replays or discards it: in this workflow, so that it is not taken for a repetition.
 func Inbound(ctx workflow.Context, in contract.InboundInput) (api.InboundEvent, error) {
 	e := &in.Event
@@ -110,7 +110,7 @@ func (i *inbound) forget(ctx workflow.Context, before string) {
 	}
 }
 
-// settle takes what is told of the things that the event started. What died brings the event into quarantine.
+// settle takes the reports about what the event started. A death brings the event into quarantine.
 func (i *inbound) settle(ctx workflow.Context) {
 	for told, ok := i.outcomes.Next(); ok; told, ok = i.outcomes.Next() {
 		switch known := mesh.SettleDispatch(&i.record, told.ID, told.Died); {
@@ -123,7 +123,7 @@ func (i *inbound) settle(ctx workflow.Context) {
 	}
 }
 
-// quarantine has the event wait for a person.
+// quarantine makes the event wait for a person.
 func (i *inbound) quarantine(ctx workflow.Context, why, clusterName string) {
 	now := workflow.Now(ctx).UTC()
 	i.record.Why = why
@@ -135,7 +135,7 @@ func (i *inbound) quarantine(ctx workflow.Context, why, clusterName string) {
 	}
 }
 
-// TellEvent tells an event from outside what has become of something that it started, until it is told.
+// TellEvent reports to an event from outside the outcome of something that it started, until it has the report.
 func TellEvent(ctx workflow.Context, outcome contract.EventOutcome) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -170,7 +170,7 @@ func (i *inbound) dispatch(ctx workflow.Context) {
 	}
 }
 
-// try tries once to start what asks for the event and what has died of it.
+// try tries once to start what the event asks for, and what has died of it.
 func (i *inbound) try(ctx workflow.Context) (answer contract.EventDispatched) {
 	if !i.whole {
 		answer = i.start(ctx)
@@ -186,7 +186,7 @@ func (i *inbound) try(ctx workflow.Context) (answer contract.EventDispatched) {
 	return answer
 }
 
-// revive has what died begin again, or gives it up with a discarded event.
+// revive starts again what died, or gives it up with a discarded event.
 func (i *inbound) revive(ctx workflow.Context, dead []api.Dispatch) contract.EventDispatched {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: dispatchTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 3}, Summary: "what died of the event"})
@@ -203,7 +203,7 @@ func (i *inbound) revive(ctx workflow.Context, dead []api.Dispatch) contract.Eve
 // mostTurns is how often a try looks whether it is the tenant's turn, for about six hours. History has a bound.
 const mostTurns = 500
 
-// start starts what asks for the event.
+// start starts what the event asks for.
 func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: dispatchTimeout,
@@ -236,7 +236,7 @@ func (i *inbound) wait(ctx workflow.Context) {
 	_ = workflow.Await(ctx, decided)
 }
 
-// show sets the search attribute where the workflow's own status does not tell that of the event.
+// show sets the search attribute where the workflow's own status does not show the event's.
 func (i *inbound) show(ctx workflow.Context) {
 	mark := i.record.Status
 	if mark == api.InboundDispatched || mark == api.InboundReceived {

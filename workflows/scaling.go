@@ -320,7 +320,7 @@ func (s *scalingFlow) stop(ctx workflow.Context, a *api.ScaledAgent) {
 	}
 }
 
-// retireTries is one where the process was not stopped: the cluster can forget such an agent only if it is gone.
+// retireTries is one if the process was not stopped: the cluster can forget the agent only once it is gone.
 func (s *scalingFlow) retireTries(stopErr error) int32 {
 	if stopErr != nil {
 		return 1

@@ -25,7 +25,7 @@ func Refuse(format string, args ...any) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil)
 }
 
-// Unchanged is the error of an update that would change nothing. Who sent it is told that it is done.
+// Unchanged is the error of an update that would change nothing. Its sender learns that it is done.
 func Unchanged(format string, args ...any) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil,
 		contract.Unchanged)

@@ -222,7 +222,7 @@ func (c *carrier) input(b *array.Bundle, task string, number int) contract.RunTa
 	return in
 }
 
-// wake has the loop look again when an element may be tried again. There is one timer for the earliest.
+// wake makes the loop look again when an element may be tried again. There is one timer for the earliest.
 func (c *carrier) wake(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	at := c.state.Wake(&c.in.Definition, now)
@@ -264,7 +264,7 @@ func (c *carrier) awaitPerson(ctx workflow.Context) bool {
 	return decided || ctx.Err() != nil
 }
 
-// end waits for what is under way, and closes the workflow as the array ended.
+// end waits for the bundles under way, and closes the workflow as the array ended.
 func (c *carrier) end(ctx workflow.Context) (contract.ArrayState, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -336,7 +336,7 @@ func (c *carrier) view() contract.ArrayState {
 	return state
 }
 
-// cancelled ends what has not begun.
+// cancelled ends the elements that have not begun.
 func (c *carrier) cancelled(r *contract.ArrayRequest) {
 	r.Reason = cmp.Or(r.Reason, "cancelled by request")
 	c.cancel, c.changed = r, true

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// brakes judges over all hubs whether so many agents vanished at once that the network is the likelier cause.
+// brakes judges over all hubs whether the number of agents that vanished at once makes the network the likelier cause.
 type brakes struct {
 	quiet
 	run     *run
@@ -34,7 +34,7 @@ func (b *brakes) miss(ctx workflow.Context, missing contract.Missing) (contract.
 	return b.run.hubs.directive(), nil
 }
 
-// release has the hubs give up whom they hold; the brake over all hubs is released with that.
+// release makes the hubs give up the agents that they hold; that also releases the brake over all hubs.
 func (b *brakes) release(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
 	req.Cluster = b.run.state.Config.Name
 	b.run.hubs.release = append(b.run.hubs.release, req)

@@ -168,8 +168,8 @@ func (r *run) signalled() bool {
 	return false
 }
 
-// idle reports whether the run may end: nothing that it began outside the loop is under way, and nothing that it
-// has decided or was told is left.
+// idle reports whether the run may end: nothing that it began outside the loop is under way, and no decision and no
+// message is left.
 func (r *run) idle(ctx workflow.Context) bool {
 	return (r.hubs.sending == 0 || largeEnough(ctx)) && r.hubs.releasing == 0 && len(r.brakes.leaving) == 0 &&
 		r.failovers.canBeLeft() && !r.loads.asking && !r.lanes.asking &&

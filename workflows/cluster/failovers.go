@@ -138,8 +138,8 @@ func (f *failovers) next() int {
 	return f.fits(idleUnder - f.idle)
 }
 
-// order has those of idle agents come last. At most MaxIdleFailovers wait: the newest beyond that have no record, and
-// the event of their loss alone tells of them.
+// order puts those of idle agents last. At most MaxIdleFailovers wait: the newest beyond that have no record, only the
+// event of their loss.
 func (f *failovers) order() {
 	slices.SortStableFunc(f.queue, func(a, b planned) int { return number(a.Idle()) - number(b.Idle()) })
 	idle := slices.IndexFunc(f.queue, func(p planned) bool { return p.Idle() })
@@ -171,7 +171,7 @@ func number(is bool) int {
 	return 0
 }
 
-// fits is how many of the queue may begin at once, with at most so many of idle agents.
+// fits is how many of the queue may begin at once, with at most idle of idle agents.
 func (f *failovers) fits(idle int) int {
 	n, bytes := 0, 0
 	for ; n < min(len(f.queue), failoversAtOnce, failoversUnder-f.under); n++ {

@@ -153,7 +153,7 @@ func (h *hubs) lacking() []string {
 // settle has a sender for each hub that lacks the newest directive, and sends releases of the brake.
 func (h *hubs) settle(ctx workflow.Context) {
 	for _, hub := range h.lacking() {
-		if h.senders[hub].IsZero() && !largeEnough(ctx) { // otherwise the next run tells it
+		if h.senders[hub].IsZero() && !largeEnough(ctx) { // otherwise the next run sends it
 			h.senders[hub] = workflow.Now(ctx)
 			h.sending++
 			workflow.GoNamed(ctx, "keep hub "+hub+" at the directive", func(ctx workflow.Context) { h.keep(ctx, hub) })
@@ -240,7 +240,7 @@ func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
 		})
 }
 
-// toHub has a hub do something.
+// toHub makes a hub do something.
 func toHub[In any](
 	ctx workflow.Context, hub string, activity contract.Activity[In, contract.None], summary string, argument In,
 ) contract.Future[contract.None] {

@@ -70,8 +70,8 @@ func (l *lanes) wake() (time.Time, string) {
 	return look, "until lanes that no task uses are given back"
 }
 
-// settle opens the lanes that were asked for, and looks at those whose time has come, in a coroutine. While nobody can
-// tell, they count as used.
+// settle opens the requested lanes, and checks those whose time has come, in a coroutine. A lane that cannot be checked
+// counts as used.
 func (l *lanes) settle(ctx workflow.Context) {
 	s, now := &l.run.state, workflow.Now(ctx)
 	l.opened.Take(s.OpenAgentLane)

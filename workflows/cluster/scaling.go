@@ -121,8 +121,8 @@ func (s *scaler) settle(ctx workflow.Context) {
 	s.starts.Take(func(started contract.SpawnerStarts) { scaling.SpawnerBack(&s.run.state, started.Spawner) })
 }
 
-// decide checks the number of agents after every change and replaces missing ones at once. The sweep brings what
-// depends on queue and load.
+// decide checks the number of agents after every change and replaces missing ones at once. The sweep adds the decisions
+// that depend on queue and load.
 func (s *scaler) decide(ctx workflow.Context) {
 	s.retry = time.Time{}
 	if s.run.deleted {

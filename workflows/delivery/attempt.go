@@ -153,8 +153,8 @@ func unconfirmed(suspending bool) (contract.AttemptReport, attemptEnd) {
 		Reason: "cancelled; the agent did not confirm that it stopped"}, attemptCancelled
 }
 
-// target is the one agent that the next attempt goes to, and within which time, if that is above 0: that of its
-// recovery, or the one that a failover by hand chose. The agent's own lane reaches it through whichever hub it has.
+// target is the one agent that the next attempt goes to, and within which time, if that is above 0: its recovery's
+// agent, or the one that a failover by hand chose. The agent's own lane reaches it through whichever hub it has.
 func (d *Delivery) target(ctx workflow.Context) (agent string, within time.Duration) {
 	if recovery := d.task.Spec.EffectiveRecovery(); recovery != nil {
 		if agent, within = task.PlacementOf(d.carried.Tally.Policy, recovery, workflow.Now(ctx)); agent != "" {
@@ -207,7 +207,7 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 	return contract.AttemptReport{Outcome: api.AttemptFailed, Begun: true, Reason: err.Error()}, attemptUnfinished
 }
 
-// record keeps the newest attempts in the state. All that the newest says stays, and the beginning of what others say:
+// record keeps the newest attempts in the state. It keeps all texts of the newest, and the beginning of the others':
 // the state is handed over beside a payload or a result of 1 MiB, in a message that may have 2.
 func (d *Delivery) record(number int, report contract.AttemptReport, route *api.Route) {
 	if report.Outcome != api.AttemptReturned {

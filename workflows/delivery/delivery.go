@@ -20,7 +20,7 @@ import (
 
 // Carrier is the workflow that delivers a task.
 type Carrier interface {
-	// Mark shows in lists a status of the task that the carrier's own does not tell; "" removes the mark.
+	// Mark shows in lists a status of the task that the carrier's own status lacks; "" removes the mark.
 	Mark(ctx workflow.Context, status api.TaskStatus)
 	// Note shows a field of the task in lists.
 	Note(ctx workflow.Context, field string, value any)

@@ -19,7 +19,7 @@ import (
 const (
 	// lookSpacing is the least time between two looks at the agents: many that join at once cost few looks.
 	lookSpacing = 500 * time.Millisecond
-	// lookEvery is how often a job looks without having been told that something has changed.
+	// lookEvery is how often a job looks without news of a change.
 	lookEvery = 30 * time.Minute
 	// requiredFresh is how old the look at required services may be when an instance is started.
 	requiredFresh = 10 * time.Second
@@ -87,7 +87,7 @@ func (e *entity) scale(ctx workflow.Context, in contract.ScaleJob) (job.Job, err
 	return e.publishAndTell(ctx)
 }
 
-// keepInstances applies what the job was told, and starts and stops instances. It reports whether there was anything.
+// keepInstances applies the news, and starts and stops instances. It reports whether there was anything.
 func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 	d, now := e.job.Definition(), workflow.Now(ctx)
 	e.instanceEnds.Take(func(in contract.InstanceEnded) {
@@ -164,7 +164,7 @@ func (e *entity) others(start []api.Instance) (versions []api.JobVersion) {
 	return versions
 }
 
-// announce publishes what has become of deployments since it did so last.
+// announce publishes the changes of deployments since the last time.
 func (e *entity) announce(ctx workflow.Context) {
 	var events []cluster.Event
 	d := e.job.Definition()
@@ -231,7 +231,7 @@ func (e *entity) instancesDue(now time.Time) bool {
 		(e.lookDue(now) || !now.Before(e.tryAt) && (!e.planned || e.startDue(now)))
 }
 
-// waitForInstances returns when something is due, at the latest when a look without being told is.
+// waitForInstances returns when something is due, at the latest when a look without news is.
 func (e *entity) waitForInstances(ctx workflow.Context, due func() bool) {
 	now := workflow.Now(ctx)
 	wait, why := lookEvery, "look after the instances"

@@ -146,8 +146,8 @@ func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, 
 	return e.told(), nil
 }
 
-// told is the job as updates answer it: of its definitions only the one in force, and without its instances. Temporal
-// takes no more than 4 MiB of answers at a time, and all versions of one job may have more than a third of that.
+// told is the job as updates answer it: with the definition in force only, and without its instances. Temporal takes no
+// more than 4 MiB of answers at a time, and all versions of one job may have more than a third of that.
 func (e *entity) told() job.Job {
 	j := *e.job
 	j.Instances, j.Versions = nil, slices.Clone(j.Versions)
@@ -162,7 +162,7 @@ func (e *entity) publishAndTell(ctx workflow.Context) (job.Job, error) {
 	return e.told(), err
 }
 
-// publish shows in lists what they tell of the job.
+// publish shows the job in lists.
 func (e *entity) publish(ctx workflow.Context) error {
 	d := e.job.Definition()
 	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps),
@@ -232,7 +232,7 @@ func (e *entity) wait(ctx workflow.Context) {
 	}
 }
 
-// answerRuns takes what runs have told. It reports whether there was anything.
+// answerRuns takes the messages of runs. It reports whether there was anything.
 func (e *entity) answerRuns(ctx workflow.Context) (any bool) {
 	var verdicts []job.Verdict
 	e.ended.Take(func(in contract.RunEnded) {
@@ -255,7 +255,7 @@ func (e *entity) answerRuns(ctx workflow.Context) (any bool) {
 	return any
 }
 
-// answer tells runs. One that cannot be told has ended, which may admit others.
+// answer sends runs their answers. A run that cannot be reached has ended, which may admit others.
 func (e *entity) answer(ctx workflow.Context, verdicts []job.Verdict) {
 	for len(verdicts) > 0 {
 		told := make([]workflow.Future, len(verdicts))
@@ -275,8 +275,8 @@ func (e *entity) answer(ctx workflow.Context, verdicts []job.Verdict) {
 	}
 }
 
-// keepSchedules makes Temporal's schedules as the definition has them. What cannot be written is told, and tried again;
-// a newer definition, or the deletion, takes its place at once.
+// keepSchedules makes Temporal's schedules as the definition has them. It reports what cannot be written, and tries it
+// again; a newer definition, or the deletion, takes its place at once.
 func (e *entity) keepSchedules(ctx workflow.Context) {
 	e.schedule, e.keeping = false, true
 	defer func() { e.keeping = false }()

@@ -62,7 +62,7 @@ func (r *run) beginArray(ctx workflow.Context, e *api.StepEntry, in *contract.Ar
 	})
 }
 
-// tellArrays has the arrays of the run's steps do what the run does.
+// tellArrays makes the arrays of the run's steps do what the run does.
 func (r *run) tellArrays(ctx workflow.Context, request contract.ArrayRequest) {
 	for _, a := range r.arrays {
 		if !a.over && a.child.GetChildWorkflowExecution().IsReady() {

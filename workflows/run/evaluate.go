@@ -18,8 +18,8 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// evaluate has the outputs of the steps that have ended evaluated, and what others begin with, in one local activity.
-// Then it begins these.
+// evaluate evaluates, in one local activity, the outputs of the steps that have ended, and the inputs of steps that
+// begin. Then it begins these.
 func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	in := contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs, Begin: begin,
 		Steps: r.ledger.Clone().Steps} // the SDK hands the input over as it is, and the activity changes it
@@ -79,8 +79,8 @@ func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.E
 	return answer
 }
 
-// plainStep is what a plain step begins with. ok is false where an evaluation has to say it: also of a task whose lane
-// has to be found or opened.
+// plainStep is the beginning of a plain step. ok is false if an evaluation is needed, also for a task whose lane has to
+// be found or opened.
 func (r *run) plainStep(
 	ctx workflow.Context, s *job.PlannedStep, steps []api.StepEntry, budget *int,
 ) (begun contract.BegunStep, ok bool) {
@@ -108,8 +108,8 @@ func (r *run) plainStep(
 	return begun, true
 }
 
-// plainFilled bounds what the steps that begin at once have filled in, in bytes, without an evaluation: this code runs
-// in the workflow, which may take a second for all that it does at once.
+// plainFilled bounds, in bytes, what is filled in without an evaluation for steps that begin at once: this code runs in
+// the workflow, which may take a second for all that it does at once.
 const plainFilled = 512 << 10
 
 func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Evaluated, error) {

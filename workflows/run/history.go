@@ -54,7 +54,7 @@ func (r *run) long(ctx workflow.Context) bool {
 	return info.GetCurrentHistoryLength() > quietEvents || info.GetCurrentHistorySize() > quietBytes
 }
 
-// endLargest ends the step that holds most, where the history is nearly full and what the steps hold keeps the run from
+// endLargest ends the step that holds most, if the history is nearly full and what steps hold keeps the run from
 // continuing as new.
 func (r *run) endLargest(ctx workflow.Context) {
 	if r.quiet {
@@ -129,7 +129,7 @@ func (r *run) kept(e *api.StepEntry) int {
 	return bytes + r.talks[e.Step].Bytes()
 }
 
-// continueAsNew takes what is not taken yet, which would be lost, and hands all over.
+// continueAsNew takes the pending messages, which would be lost, and hands all over.
 func (r *run) continueAsNew(ctx workflow.Context, waits bool) error {
 	r.heedCancellation(ctx)
 	r.heedAdmission(ctx)

@@ -105,7 +105,7 @@ func (r *run) deadline(ctx workflow.Context) {
 	}
 }
 
-// wake has the loop look again after a time, unless it is over before that.
+// wake makes the loop look again after a time, unless it is over before that.
 func (r *run) wake(ctx workflow.Context, wait time.Duration, why string, over func() bool) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, time.Millisecond), why), over)
@@ -210,7 +210,7 @@ func (r *run) delivering() bool {
 	return false
 }
 
-// show keeps the run's status, and sets the search attribute where the workflow's own status does not tell it.
+// show keeps the run's status, and sets the search attribute where the workflow's own status does not show it.
 func (r *run) show(ctx workflow.Context) {
 	if !r.ledger.Status.Final() {
 		r.refresh(r.ledger)
@@ -351,7 +351,7 @@ func (r *run) admit(ctx workflow.Context) error {
 	return nil
 }
 
-// heedAdmission takes what the job says of the run.
+// heedAdmission takes the job's answer about the run.
 func (r *run) heedAdmission(ctx workflow.Context) {
 	r.admissions.Take(func(a contract.Admission) { r.admission = &a })
 	if r.admission != nil && r.admission.Cancel && r.ledger.Cancel == nil {
@@ -366,7 +366,7 @@ func (r *run) heedCancellation(ctx workflow.Context) {
 	}
 }
 
-// leave tells the job that the run has ended.
+// leave reports to the job that the run has ended.
 func (r *run) leave(ctx workflow.Context) {
 	if r.in.Plan.Concurrency == nil {
 		return

@@ -79,14 +79,14 @@ func (r *run) endElements(e *api.StepEntry, s *job.PlannedStep, now time.Time) {
 	r.changed = true
 }
 
-// hear tells a step's model what a person says who has the step run again. Its tools are not called again for that.
+// hear gives a step's model the words of a person who runs the step again. Its tools are not called again for that.
 func (r *run) hear(s *job.PlannedStep, reason string) {
 	if len(s.Tools) > 0 && reason != "" {
 		r.say(s.ID, api.ModelMessage{Role: "user", Content: reason}) // without room for it, the model does without
 	}
 }
 
-// takeTurn puts into a model's task what came of the turns before.
+// takeTurn puts the results of the turns before into a model's task.
 func (r *run) takeTurn(b *contract.BegunStep) {
 	s := r.in.Plan.Step(b.Step)
 	if len(s.Tools) == 0 || len(b.Tasks) == 0 {

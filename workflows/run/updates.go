@@ -43,7 +43,7 @@ func done[In any](do func(workflow.Context, In) error) func(workflow.Context, In
 	return func(ctx workflow.Context, in In) (contract.Done, error) { return contract.Done{}, do(ctx, in) }
 }
 
-// counted is done for what can be asked for without end.
+// counted is done for requests that can be made without end.
 func counted[In any](
 	r *run, do func(workflow.Context, In) error,
 ) func(workflow.Context, In) (contract.Done, error) {
@@ -56,7 +56,7 @@ func counted[In any](
 // repeats reports whether a step can be asked for this without end: it can be retried after it.
 func repeats(a api.StepAction) bool { return a == api.FailStep || a == api.RejectStep }
 
-// mayActOn refuses what is asked of a step that does not allow it.
+// mayActOn refuses requests that a step does not allow.
 func (r *run) mayActOn(req contract.StepRequest) error {
 	if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
 		return workflows.Refuse("%s", why)
@@ -81,7 +81,7 @@ func (r *run) mayActOn(req contract.StepRequest) error {
 	return nil
 }
 
-// mayAct refuses what is asked of a run that has ended, or is about to.
+// mayAct refuses requests to a run that has ended, or is about to.
 func (r *run) mayAct() error {
 	switch {
 	case r.ledger.Status.Final():
@@ -164,7 +164,7 @@ func (r *run) act(ctx workflow.Context, req contract.StepRequest) error {
 	return nil
 }
 
-// settle shows the change, and has the loop look.
+// settle shows the change, and makes the loop look.
 func (r *run) settle(ctx workflow.Context) {
 	r.show(ctx)
 	r.changed = true

@@ -233,7 +233,7 @@ func (r *run) tasks() int {
 	return n
 }
 
-// briefly is what the run keeps of why a task has ended.
+// briefly is the part that the run keeps of why a task has ended.
 func (r *run) briefly(why string) string { return api.Shorten(why, min(maxWhy, textKept/r.tasks())) }
 
 // brief is what the ledger keeps of a task's attempts.
@@ -324,13 +324,13 @@ func (w *work) refresh(l *job.Ledger) {
 	}
 }
 
-// Mark has the loop look at the task.
+// Mark makes the loop look at the task.
 func (w *work) Mark(workflow.Context, api.TaskStatus) { w.run.changed = true }
 
 // Note does nothing: lists show runs.
 func (w *work) Note(workflow.Context, string, any) {}
 
-// Held has the loop look at the task, which waits for a person.
+// Held makes the loop look at the task, which waits for a person.
 func (w *work) Held(workflow.Context) { w.run.changed = true }
 
 // KeepsDeadLetters is false: the step's on_failure says what its failure means.

@@ -16,7 +16,7 @@ import (
 )
 
 // Workflow delivers one task. A completed task returns its state. Any other end is the workflow's failure (or
-// cancellation) with the state as its detail, so that the Web UI shows it as such.
+// cancellation) with the state as its detail, so that the Web UI shows it.
 func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, error) {
 	c := &carrier{}
 	if in.Carried != nil {
@@ -61,8 +61,8 @@ func (c *carrier) reportEnd(ctx workflow.Context) {
 	}
 }
 
-// tellEvent tells the event that started the task, if one did, that it has died, or that it lives or is given up after
-// all.
+// tellEvent reports to the event that started the task, if one did, that it has died, or that it lives or is given up
+// after all.
 func (c *carrier) tellEvent(ctx workflow.Context) {
 	task, state := c.Task(), c.State()
 	dead := state.Status == api.TaskDeadLetter || !c.GivenUp() &&
