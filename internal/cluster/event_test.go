@@ -36,7 +36,7 @@ func TestEventTypesAreDocumented(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644))
 		return
 	}
-	require.Equal(t, table.String(), present, "run UPDATE_DOCS=1 go test ./fleet -run TestEventTypesAreDocumented")
+	require.Equal(t, table.String(), present, "run UPDATE_DOCS=1 go test ./internal/cluster -run TestEventTypesAreDocumented")
 }
 
 func TestEveryTaskStatusHasAnEvent(t *testing.T) {
