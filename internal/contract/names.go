@@ -259,4 +259,4 @@ func HubOfIdentity(identity string) (hub string, ok bool) { return strings.CutPr
 // WorkflowsVersion is raised when workflows change so that open ones cannot be replayed any more; from 0.1.0 on that
 // must not happen (CONTRIBUTING.md, "Changing a workflow"). `mainstay dev` keeps it in its data directory and says so
 // when it finds another one, instead of failing with every workflow.
-const WorkflowsVersion = 6
+const WorkflowsVersion = 7

@@ -96,8 +96,8 @@ func LaneUsersQuery(cluster, lane string, since time.Time) string {
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " OR CloseTime >= " + quoteTime(since) + ")"
 }
 
-// laneUser finds what may wait in a lane that was opened. Tasks of a type with lanes of its own have no LaneTerm of the
-// type: they may have been there before it had.
+// laneUser finds what may wait in a lane that was opened. A lane of a type is found by the tasks' type and not by a
+// LaneTerm, because the tasks may be older than the lane.
 func laneUser(lane string) string {
 	taskType, capabilities := task.TypeOfLane(lane), task.CapabilitiesOfLane(lane)
 	if taskType == "" {

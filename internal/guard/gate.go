@@ -89,7 +89,7 @@ type Gate struct {
 	strangers    *limit.Rate // by address
 	joining      *limit.Rate // registrations, by token
 	signOuts     *limit.Rate // by token
-	agentWork    *limit.Rate // by agent, in parts of what they send
+	agentWork    *limit.Rate // requests, by agent; see bodyPart
 	clusterWork  *limit.Rate // the same by cluster
 	visitors     *limit.Rate // those who read what is open to everybody, by address
 	readers      *readers

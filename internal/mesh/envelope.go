@@ -109,7 +109,7 @@ func LabelOf(e *api.Envelope, labels map[string]string) map[string]string {
 // LabelEvent is the label of what events start with the id of the inbound event; see also api.LabelCorrelation.
 const LabelEvent = "event"
 
-// ErrTenant: an event and what it would touch are of different tenants.
+// ErrTenant says that an event and what it would touch are of different tenants.
 var ErrTenant = errors.New("tenant_mismatch: the event is of another tenant than what it is for")
 
 // AssertTenant is called before anything is read or changed for an event: both tenants must be the same.

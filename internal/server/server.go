@@ -20,7 +20,7 @@ func Main(version string) int {
 	agent.HideEnvironment()
 	a := app.New(version)
 	if caller, called := os.LookupEnv(app.CallerVersionEnv); called {
-		_ = os.Unsetenv(app.CallerVersionEnv) // what this process starts is called by it
+		_ = os.Unsetenv(app.CallerVersionEnv) // programs that this process starts have another caller
 		if caller != version {
 			program, _ := os.Executable()
 			fmt.Fprintf(a.Stderr, "Error: mainstay is of version %s, and %s of %s: install both of the same version\n",

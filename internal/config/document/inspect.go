@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// MaxDepth bounds the nesting of a document, and maxKey its keys in bytes: what YAML allows of them.
+	// MaxDepth bounds the nesting of a document, and maxKey its keys in bytes.
 	MaxDepth = 64
 	maxKey   = 1000
 	// maxField bounds the names of fields in bytes; deeper fields have the name of the one around them.
