@@ -281,8 +281,8 @@ func (h *Handlers) results(ctx context.Context, in *resultsInput) (page rest.Pag
 	return rest.Page[api.ArrayResult]{Items: results, Next: h.PageTokens.Seal(list, next.Seal())}, nil
 }
 
-// streamed is how many results are read and written at a time.
-const streamed = 1000
+// streamPage is how many results one read takes. They are written line by line.
+const streamPage = 1000
 
 // stream writes all results as lines. Once it has begun to write, an error is the last line.
 func (h *Handlers) stream(ctx context.Context, in *rest.ByID) (*huma.StreamResponse, error) {
@@ -293,7 +293,7 @@ func (h *Handlers) stream(ctx context.Context, in *rest.ByID) (*huma.StreamRespo
 	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil {
 		return nil, err
 	}
-	results, next, err := h.Store.Arrays().Results(ctx, &a, nil, streamed)
+	results, next, err := h.Store.Arrays().Results(ctx, &a, nil, streamPage)
 	if err != nil {
 		return nil, h.Answer(err, "read an array's results", protocol.CodeUnknownArray)
 	}
@@ -309,7 +309,7 @@ func (h *Handlers) stream(ctx context.Context, in *rest.ByID) (*huma.StreamRespo
 			if next == nil {
 				return
 			}
-			if results, next, err = h.Store.Arrays().Results(hc.Context(), &a, next, streamed); err != nil {
+			if results, next, err = h.Store.Arrays().Results(hc.Context(), &a, next, streamPage); err != nil {
 				_ = lines.Encode(map[string]string{"error": "the rest cannot be read now: ask again"})
 				return
 			}

@@ -16,8 +16,8 @@ import (
 const (
 	UnavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
 	InternalDetail    = "the request failed on our side; the server's log says why"
-	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it
-	// comes.
+	// unsureDetail is for a change that no worker carried out in time. Temporal may have it; then a worker makes it as
+	// soon as one answers.
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
 	madeDetail     = "the change was made, but no worker told in time how the cluster stands now: look at it"
 	fullDetail     = "it has been changed as often as Temporal allows, and takes no more changes; a task, an array or a run can still be cancelled"

@@ -144,7 +144,7 @@ func (k *demoKill) take(record *api.FailoverRecord) {
 
 func (k *demoKill) after(t time.Time) demoDelay { return demoDelay(max(0, t.Sub(k.At))) }
 
-// write prints it for a person.
+// write prints what the kill did; of a nil one, why no agent was killed.
 func (k *demoKill) write(w io.Writer, total int) error {
 	if k == nil {
 		_, err := fmt.Fprintln(w,

@@ -237,8 +237,8 @@ func only(members []*cluster.Member, pass func(*cluster.Member) bool) []*cluster
 	return slices.DeleteFunc(slices.Clone(members), func(m *cluster.Member) bool { return !pass(m) })
 }
 
-// treeEndWords name the ability that an agent lacks if it may leave processes of a command behind, and treeEndDo says what
-// to do.
+// treeEndWords name the ability that an agent lacks if it may leave processes of a command behind, and treeEndDo says
+// what to do.
 func treeEndWords(safety api.RetrySafety) string {
 	return "ends all processes of a command when it is lost, as a task of type exec that is " + string(safety) +
 		" needs"

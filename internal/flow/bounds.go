@@ -38,7 +38,7 @@ func compilePattern(pattern string) (compiled *regexp.Regexp, size int, err erro
 	return compiled, size, err
 }
 
-// patternSize is about how many parts the program of an expression has. 16 ranges of characters count as one.
+// patternSize estimates how many parts the program of an expression has. Eight ranges of characters count as one part.
 func patternSize(tree *syntax.Regexp) int {
 	size := 1 + len(tree.Rune)/16
 	if tree.Op == syntax.OpLiteral {

@@ -74,8 +74,8 @@ func (s sessionSeal) mac(body []byte) []byte {
 }
 
 // cookieOf is the value of the session's cookie among those that a browser sends; sent is false when there is none.
-// Pages of other ports, and of other names of a domain, can set cookies with its name too, and theirs may come first. So
-// the one of this key's session counts, wherever it stands.
+// Pages of other ports, and of other names of a domain, can set cookies with its name too, and theirs may come first.
+// So the one of this key's session counts, wherever it stands.
 func (s sessionSeal) cookieOf(cookies []*http.Cookie, key string) (value string, sent bool) {
 	for _, c := range cookies {
 		if c.Name != httpapi.SessionCookie {

@@ -507,8 +507,9 @@ const scalingDrain = "scaling-"
 // ScalingDrainName is the name of the drain of an action's agents.
 func ScalingDrainName(action int64) string { return fmt.Sprintf("%s%d", scalingDrain, action) }
 
-// NoticeDrainName is the name of the drain of an agent whose platform is about to end it. Scaling replaces the agent at
-// once, and forgets it afterwards.
+// NoticeDrainName is the name of the drain that a spawner starts when its platform is about to end an agent. Scaling
+// takes an agent with such a drain for one that it stops itself: it replaces the agent, and retires it (toRetire). The
+// id is hashed because scalingDrain before an id could be too long for a name.
 func NoticeDrainName(agentID string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(agentID))

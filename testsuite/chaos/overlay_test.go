@@ -271,7 +271,7 @@ var plantedBugs = map[string][]edit{
 	"tenant-unchecked": {
 		{"internal/access/identity.go", `(id.Tenant == "" || id.Tenant == tenant)`,
 			`(plants("tenant-unchecked") || id.Tenant == "" || id.Tenant == tenant)`},
-		{"gateway/rest/tenant.go", `	own := access.From(ctx).Tenant
+		{"gateway/rest/ids.go", `	own := access.From(ctx).Tenant
 `, `	own := access.From(ctx).Tenant
 	if plants("tenant-unchecked") {
 		own = ""

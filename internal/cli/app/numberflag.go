@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/sdk/api"
 )
 
-// number is a flag's value that is held to bounds. Its zero stands for a flag that was left out, so that a zero that
-// somebody writes must be a value of its own.
+// number refuses values of a flag that are outside its bounds. Commands read zero as a flag that was left out, so the
+// usual bounds refuse a written zero, except of flags that MayBeZero marks.
 type number struct {
 	pflag.Value
 	bounds api.Bounds

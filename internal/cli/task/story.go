@@ -319,7 +319,7 @@ func printResult(w io.Writer, task *api.Task, show extent) error {
 	return nil
 }
 
-// strictly reads JSON into a struct and reports whether it holds something, and nothing else.
+// strictly reads JSON into a struct. It reports false for {} and for JSON with fields that the struct does not have.
 func strictly(raw json.RawMessage, into any) bool {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()

@@ -26,8 +26,8 @@ import (
 // connections bounds the open connections to each of the two databases.
 const connections = 20
 
-// Open makes Temporal's two databases with their schemas on the PostgreSQL at host:port, for a user who may make them
-// and needs no password. Of several, separated by commas, Temporal uses the one that can be written to.
+// Open makes Temporal's two databases with their schemas on PostgreSQL, for a user who may make them and needs no
+// password. address is host:port, or several separated by commas: Temporal uses the one that can be written to.
 func Open(address, user string) (*devserver.Store, error) {
 	store := &devserver.Store{Shards: 4}
 	for _, database := range []struct {
