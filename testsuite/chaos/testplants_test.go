@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,20 +28,20 @@ var testPlants = map[string][2]string{
 	"corrections-endless":    {"testsuite/e2e", "TestResultsAreCorrected"},
 	"route-forgotten":        {"testsuite/e2e", "TestModelsFailOver"},
 	"key-told":               {"testsuite/e2e", "TestModelsFailOver"},
-	"tool-repeated":          {"mcptool", "TestACallIsNotRepeated"},
-	"tool-key-changes":       {"mcptool", "TestToolsAreCalled"},
+	"tool-repeated":          {"internal/agenttasks/mcptool", "TestACallIsNotRepeated"},
+	"tool-key-changes":       {"internal/agenttasks/mcptool", "TestToolsAreCalled"},
 	"verdict-kept":           {"workflows/run", "TestVerdicts"},
 	"turns-forgotten":        {"workflows/run", "TestTurnsContinueAsNew"},
 	"call-key-reused":        {"workflows/run", "TestTurns"},
-	"unknown-tool-called":    {"flow", "TestCallsAreBounded"},
+	"unknown-tool-called":    {"internal/flow", "TestCallsAreBounded"},
 	"health-flaps":           {"testsuite/e2e", "TestHealthIsToldOnce"},
 	"spans-dropped":          {"internal/telemetry/tracing", "TestSpansOutlastTheirCollector"},
 	"grace-ignored":          {"testsuite/e2e", "TestNomad16515ADisconnectPolicyHeedsDoNotReschedule"},
-	"grace-forgotten":        {"hub", "TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace"},
+	"grace-forgotten":        {"internal/hub", "TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace"},
 	"offline-counted":        {"testsuite/e2e", "TestASystemJobHasAnInstanceOnEachAgent"},
 	"service-ends":           {"workflows/task", "TestServiceBeginsAgain"},
-	"sysbatch-again":         {"job", "TestASysbatchJobRunsOnceOnEachAgent"},
-	"source-id-lost":         {"job", "TestIdsOfInstances"},
+	"sysbatch-again":         {"internal/job", "TestASysbatchJobRunsOnceOnEachAgent"},
+	"source-id-lost":         {"internal/job", "TestIdsOfInstances"},
 	"state-not-restored":     {"workflows/task", "TestTaskTellsTheNextAgent"},
 	"mode-ignored":           {"testsuite/e2e", "TestRecoveryModes"},
 	"window-from-last":       {"internal/task", "TestRecoveryWaits"},
@@ -90,5 +91,19 @@ func TestPlantsInTests(t *testing.T) {
 			require.Regexp(t, "Error Trace|panic: ", output, "the test fails by what it sees")
 			t.Logf("%s is noticed by %s in %s", name, where[1], time.Since(begun).Round(time.Second))
 		})
+	}
+}
+
+// TestTestsOfPlantsExist finds each of these tests in its package, without building it.
+func TestTestsOfPlantsExist(t *testing.T) {
+	t.Parallel()
+	for name, where := range testPlants {
+		files, err := filepath.Glob(filepath.Join("../..", where[0], "*_test.go"))
+		require.NoError(t, err)
+		found := slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "func "+where[1]+"(")
+		})
+		require.True(t, found, "%s: there is no %s in %s", name, where[1], where[0])
 	}
 }
