@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,7 +64,9 @@ func completeByServer(c *cobra.Command, a *app.App, line []string) ([]cobra.Comp
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	offers, directive, _ := strings.Cut(string(bytes.TrimSpace(output)), ":")
-	number, _ := strconv.Atoi(directive)
-	return strings.Split(strings.TrimSpace(offers), "\n"), cobra.ShellCompDirective(number)
+	// The last line is the directive, as :4. Descriptions of offers may have colons too.
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	last := len(lines) - 1
+	number, _ := strconv.Atoi(strings.TrimPrefix(lines[last], ":"))
+	return lines[:last], cobra.ShellCompDirective(number)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"mainstay.dev/sdk/api"
-	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/client"
 )
 
@@ -213,10 +212,9 @@ func (c *crew) inProgress() (tasks []string) {
 // running are the tasks in progress by agent.
 func (c *crew) running() map[string]map[string]ledgerEntry { return running(c.ledger.entries, c.gone) }
 
-// fill submits work until each of the agents has some. One that has just come back may get none for two seconds.
+// fill submits work until each of the agents has some.
 func (c *crew) fill(ctx context.Context) error {
-	for n := range 10 {
-		backoff.Pause(ctx, min(time.Duration(n), 1)*time.Second)
+	for range 10 {
 		idle := 0
 		for _, id := range c.ids {
 			if len(c.running()[id]) == 0 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mainstay.dev/sdk/api"
+	"mainstay.dev/sdk/backoff"
 	"mainstay.dev/sdk/client"
 )
 
@@ -223,6 +224,9 @@ func (c *crew) restore(ctx context.Context, row *faultRow, moved []move, ids []s
 		}
 		if err := c.revive(ctx, ids...); err != nil {
 			return err
+		}
+		if len(c.cables) > 0 { // an agent that came back on its cable gets no work for up to two seconds
+			backoff.Pause(ctx, 3*time.Second)
 		}
 	}
 	if c.led {
